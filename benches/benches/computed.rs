@@ -1,4 +1,4 @@
-//! The works of `trueup-counts`, timed at three sizes: diff, plan and codec alone.
+//! Times the works of `trueup-counts` at three sizes: diff, plan and codec alone.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use trueup_counts::WORKS;
@@ -10,7 +10,7 @@ fn works(c: &mut Criterion) {
         let mut group = c.benchmark_group(work.name);
         for size in SIZES {
             group.throughput(Throughput::Elements(work.items(size) as u64));
-            // The smaller, the more often.
+            // Smaller works get more samples.
             group.sample_size(if size > 1_000 { 10 } else { 100 });
             (work.run)(size, &mut |round| {
                 group.bench_function(BenchmarkId::from_parameter(size), |b| b.iter(&mut *round));

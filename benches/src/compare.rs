@@ -1,9 +1,9 @@
-//! `cargo xtask bench`, once everything is built: programs do the same works in turn, in namespaces
-//! of its own, and their figures are shown.
+//! `cargo xtask bench`, once everything is built: programs do the same works in turn, in fresh
+//! namespaces, and their figures are shown.
 //!
-//! [`series`] lists the works, [`program`] runs one, [`alternate`] has programs take turns,
+//! [`series`] lists the works, [`program`] runs one, [`alternate`] makes programs take turns,
 //! [`profile`] samples where the time goes, [`record`] keeps the figures, [`page`] and [`picture`]
-//! show them. A limit that is missed is shown, and fails nothing.
+//! show them. A missed limit is shown, and is no failure.
 
 mod alternate;
 mod page;
@@ -81,7 +81,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     record.machine = machine()?;
     let names: Vec<&str> = programs.iter().map(|program| &*program.name).collect();
     println!("{}: {}", record.machine, names.join(", "));
-    // Before there is a second thread.
+    // The process must still have one thread.
     trueup_testkit::enter()?;
     for series in &SERIES {
         if options.profile {
@@ -103,7 +103,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Floor first, then trueup.
+/// Returns the programs: floor first, then trueup.
 fn programs(options: &Options) -> Result<Vec<Program>> {
     let mut programs = Program::of_command(&std::env::current_exe()?.with_file_name("works"))?;
     for command in &options.command {
@@ -117,17 +117,17 @@ fn programs(options: &Options) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// A value of a file in `/proc`, by its name at the beginning of a line.
+/// Returns a value from a file in `/proc`, by the name at the beginning of its line.
 fn value_of(path: &str, name: &str) -> Result<String> {
     let text = fs::read_to_string(path)?;
     let value = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
     Ok(value.trim_matches([' ', '\t', ':']).to_owned())
 }
 
-/// The machine and its kernel.
+/// Describes the machine and its kernel.
 fn machine() -> Result<String> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
-    // The series: others have it with another patch level.
+    // Only the series: other machines have it with another patch level.
     let series: Vec<&str> = release.trim().splitn(3, '.').take(2).collect();
     let kib: u64 = value_of("/proc/meminfo", "MemTotal")?.trim_end_matches(" kB").parse()?;
     Ok(format!(

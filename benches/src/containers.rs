@@ -1,11 +1,11 @@
 //! `cargo xtask bench --work containers`: many short runs of an agent in one namespace, as a
-//! container runtime starts them: a process that adds a container, and one that deletes it, many at
-//! once and each alone; also where they are killed at random moments. By trueup's example,
+//! container runtime starts them. One process adds a container, and one deletes it: many at once,
+//! each alone, and killed at random moments. It runs trueup's example,
 //! `crates/agent/trueup/examples/container.rs`, with a ledger for each container, in one journal or
-//! in one each, and by the CNI project's plugins where they are installed.
+//! in one each, and the CNI project's plugins if they are installed.
 //!
-//! `runs` starts their processes, `namespace` makes the namespace and looks whether anything else
-//! in it was touched.
+//! `runs` starts their processes. `namespace` makes the namespace and checks that nothing else in
+//! it was touched.
 
 mod namespace;
 mod runs;
@@ -41,9 +41,9 @@ pub(crate) struct Options {
 
 /// The plugins' name in the rows.
 const PLUGINS: &str = "cni-bridge";
-/// Where Debian has them.
+/// Debian's directory of the plugins.
 const FOLDER: &str = "/usr/lib/cni";
-/// Where their pool is kept; `/run` is a namespace's own here.
+/// The directory of their pool; here each namespace has its own `/run`.
 const POOL: &str = "/run/trueup-bench-cni";
 
 pub(crate) fn main(options: &Options) -> Result<()> {
@@ -67,7 +67,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The works that both do, and what each took.
+/// Returns a row for each work, with its costs.
 fn rows(program: &str, containers: usize, took: Vec<(&str, &str, Took)>) -> Vec<Row> {
     let rows = took.into_iter().map(|(work, title, took)| {
         let count = took.each.len();
@@ -84,7 +84,7 @@ fn check_as_before(before: &Snapshot) -> Result<()> {
     check_without(before, 0..0, &Snapshot::settled())
 }
 
-/// trueup's runs.
+/// The runs of trueup's example.
 struct Bench<'a> {
     program: &'a str,
     agent: &'a Path,
@@ -93,7 +93,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Measures it, and checks after each part that nothing else was touched.
+    /// Measures the runs, and checks after each part that nothing else was touched.
     fn run(&self) -> Result<Vec<Row>> {
         let before = namespace::make(self.containers);
         let watcher = Watcher::start();
@@ -150,9 +150,9 @@ impl Bench<'_> {
         Run { command, input: String::new(), prints: Some("converged: true\n") }
     }
 
-    /// All containers are added at once, and half of the runs killed at random moments; these are
-    /// deleted. The others are deleted, and half of those runs are killed, too. Returns what the
-    /// deletes that were left to their end took.
+    /// Adds all containers at once, and kills half of the runs at random moments; deletes the
+    /// containers of the killed runs. Then deletes the others, and kills half of those runs, too.
+    /// Returns the costs of the deletes that were not killed.
     fn killed_at_once(&self, full: &Snapshot, within: Duration) -> Result<Took> {
         let mut numbers = Numbers(9);
         let mut moment = |is_killed: bool| is_killed.then(|| random(&mut numbers, within));
@@ -172,7 +172,7 @@ impl Bench<'_> {
         Ok(took)
     }
 
-    /// Each container by itself: its ADD is killed, or its DEL, and a DEL follows.
+    /// Handles one container at a time: kills its ADD, or its DEL, and runs a DEL afterwards.
     fn killed_alone(&self, within: Duration) -> Result<Took> {
         let mut numbers = Numbers(15);
         let mut took = Took::default();
@@ -189,10 +189,9 @@ impl Bench<'_> {
     }
 }
 
-/// Measures the CNI project's plugins `bridge` and `host-local`, as Debian's
-/// containernetworking-plugins has them. They do more for a container than the example: a pair of
-/// links, one of them in the container's own namespace, an address out of a pool, and a default
-/// route there.
+/// Measures the CNI project's plugins `bridge` and `host-local`, from Debian's
+/// containernetworking-plugins. They do more for each container than the example: a pair of links,
+/// one of them in the container's own namespace, an address from a pool, and a default route there.
 fn plugins(containers: usize) -> Result<Vec<Row>> {
     let are_installed =
         ["bridge", "host-local"].iter().all(|name| Path::new(FOLDER).join(name).is_file());

@@ -1,5 +1,5 @@
-//! A namespace in which we have a little among much that is not ours: objects of every kind, as
-//! they are desired and as they are written.
+//! A namespace with few objects of ours among many foreign ones: objects of every kind, in their
+//! desired and their written form.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,19 +13,19 @@ use trueup_testkit::{Snapshot, index_of, ip_batch};
 
 use crate::writer::{Verb, write};
 
-/// `RTPROT_STATIC`: what other writers' objects bear.
+/// `RTPROT_STATIC`: the protocol of other writers' objects.
 const FOREIGN: u8 = 4;
 
-/// The device that our addresses and neighbours are on.
+/// The device of our addresses and neighbours.
 const OURS: &str = "ours0";
-/// The device that other writers' are on.
+/// The device of other writers' addresses and neighbours.
 const THEIRS: &str = "theirs0";
 
 /// The kinds, in the order of the lists here.
 pub(crate) const KINDS: [&str; 4] = ["route", "address", "neighbour", "rule"];
 
-/// Moves the calling thread to a namespace with the links, which no longer announce themselves, and
-/// so many foreign routes.
+/// Moves the calling thread to a namespace with the links, whose own announcements are over, and
+/// this number of foreign routes.
 pub(crate) fn enter(foreign: u32) -> Result<()> {
     trueup_testkit::enter()?;
     trueup_testkit::quiet_netns();
@@ -37,11 +37,11 @@ pub(crate) fn enter(foreign: u32) -> Result<()> {
             format!("link set {name}p up"),
         ]);
     }
-    // With its last IPv4 address a device loses all its IPv4 neighbours (`arp_ifdown` from
-    // `fib_disable_ip`).
+    // When a device loses its last IPv4 address, it loses all its IPv4 neighbours (`arp_ifdown`
+    // from `fib_disable_ip`).
     ip_batch([format!("address add 192.0.2.1/32 dev {THEIRS}")]);
     Snapshot::settled();
-    // They stay.
+    // These routes stay.
     let routes = (0..foreign).map(|at| route::<Dev>(40, at).with_protocol(FOREIGN).canonical());
     write(Verb::Create, &routes.map(Object::Route).collect::<Vec<_>>())
 }
@@ -50,7 +50,7 @@ fn family(at: u32) -> Family {
     if at.is_multiple_of(2) { Family::Inet } else { Family::Inet6 }
 }
 
-/// The `at`-th address of a list: IPv4 and IPv6 in turn.
+/// Returns the `at`-th address of a list: IPv4 and IPv6 in turn.
 fn address(list: u8, at: u32) -> IpAddr {
     let [_, high, middle, low] = (at / 2).to_be_bytes();
     match family(at) {
@@ -91,7 +91,8 @@ fn rule(list: u8, at: u32) -> Rule {
     rule
 }
 
-/// What we desire: so many routes, and so many objects of each other kind. Half of it is IPv6.
+/// Returns our desired state: `routes` routes, and `others` objects of each other kind. Half of it
+/// is IPv6.
 pub(crate) fn desired(routes: u32, others: u32) -> Result<Desired> {
     let dev: IfName = OURS.parse()?;
     let neighbours = (0..others).map(|at| neighbour(dev, 22, at));
@@ -102,13 +103,13 @@ pub(crate) fn desired(routes: u32, others: u32) -> Result<Desired> {
         .with_rules((0..others).map(|at| rule(23, at)).collect::<Vec<_>>()))
 }
 
-/// The first of what we desire as it is written, so many of each kind, the lists in the order of
-/// [`KINDS`].
+/// Returns the first `each` of our desired objects of each kind in their written form, the lists in
+/// the order of [`KINDS`].
 pub(crate) fn ours(each: u32, protocol: u8) -> Result<[Vec<Object>; 4]> {
     written(OURS, [20, 21, 22, 23], each, protocol)
 }
 
-/// What other writers have of each kind, likewise.
+/// Returns other writers' objects in the same way.
 pub(crate) fn theirs(each: u32) -> Result<[Vec<Object>; 4]> {
     written(THEIRS, [30, 31, 32, 33], each, FOREIGN)
 }

@@ -1,9 +1,8 @@
-//! `cargo xtask bench --work daemon`: what a routing daemon asks of trueup, measured from the call
-//! of [`Handle::change`](trueup_loop::Handle::change) to the kernel's own event, which a socket of
-//! its own hears, beside the same change as one raw request: single changes of each form of route
-//! ([`forms`]), and a day among a million routes ([`day`]), with gateways that cannot be reached
-//! and other writers' routes all the time; beside it the command `trueup watch` ([`watch`]), and
-//! BIRD ([`bird`]).
+//! `cargo xtask bench --work daemon`: a routing daemon's demands on trueup. Times run from the call
+//! of [`Handle::change`](trueup_loop::Handle::change) to the kernel's event on a separate socket,
+//! beside the same change as one raw request. There are single changes of each form of route
+//! ([`forms`]), and a day among a million routes ([`day`]), with unreachable gateways and other
+//! writers' routes all the time; also the command `trueup watch` ([`watch`]), and BIRD ([`bird`]).
 
 mod bird;
 mod day;
@@ -72,7 +71,7 @@ enum Part {
 
 /// The base of ratios: the same change as one request, and its event.
 const FLOOR: &str = "floor";
-/// Its own name.
+/// The name of our own rows.
 const TRUEUP: &str = "trueup";
 
 pub(crate) fn main(options: &Options) -> Result<()> {
@@ -88,7 +87,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The rows so far, and the pieces of work that failed.
+/// The rows so far, and the failed parts.
 #[derive(Default)]
 struct Rows {
     all: Vec<Row>,
@@ -105,7 +104,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Does a piece of work, in a namespace of its own.
+    /// Runs a part of the benchmark, which enters its own namespace, and records its failure.
     fn piece(&mut self, name: String, piece: impl FnOnce(&mut Rows) -> Result<()>) {
         if let Err(error) = piece(self) {
             eprintln!("{name}: {error:#}");
@@ -167,13 +166,13 @@ fn measure(part: Part, options: &Options, rows: &mut Rows) {
     }
 }
 
-/// Moves the calling thread to a namespace with the link that all gateways are behind; with nexthop
-/// objects at their best, if so.
+/// Moves the calling thread to a namespace with the link to all gateways. With `objects`, it is
+/// configured so that nexthop objects are fastest.
 pub(crate) fn enter_namespace(objects: bool) -> Result<()> {
     trueup_testkit::quiet_netns();
     if objects {
-        // While it is 1, as by default, the kernel walks all routes for a nexthop object that
-        // changes, to tell of each.
+        // With 1, the default, the kernel walks all routes for each changed nexthop object, to
+        // announce them.
         fs::write("/proc/sys/net/ipv4/nexthop_compat_mode", "0")?;
     }
     trueup_testkit::uplinks(1);

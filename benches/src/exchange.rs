@@ -1,6 +1,6 @@
-//! How long a route that one host exports takes to be in the kernel of another: by `trueup watch`,
-//! and, in turns with it, by a script that watches etcd with its own client and calls `ip`, as a
-//! small agent would be written.
+//! The time until a route exported by one host is in the kernel of another: by `trueup watch`, and,
+//! in turns with it, by a script that watches etcd with etcd's own client and calls `ip`, as a
+//! small agent might be written.
 
 use std::collections::HashSet;
 use std::fs;
@@ -36,11 +36,11 @@ pub(crate) struct Options {
     others: u16,
 }
 
-/// No wait is longer.
+/// The time limit of every wait.
 const BOUND: Duration = Duration::from_secs(30);
 const GATEWAY: &str = "10.200.0.8";
 
-/// What the script does: a line of etcdctl for the key, and one for the value.
+/// A line of etcdctl has the key, the next one the value.
 const SCRIPT: &str = r#"etcdctl --endpoints "$1" watch --prefix /script/ | while read -r event; do
     read -r key; read -r route
     case "$event" in
@@ -117,13 +117,13 @@ fn export(address: Ipv4Addr) -> Export {
     Export::new("route", address.to_string(), data)
 }
 
-/// Waits until there is a route to an address.
+/// Waits until there is a route to an address; returns the time of its event.
 fn heard(listener: &Listener, address: Ipv4Addr) -> Result<Instant> {
     let prefix = HashSet::from([Prefix::host(address.into())]);
     listener.wait_all(prefix, BOUND)?.pop().with_context(|| format!("no route to {address}"))
 }
 
-/// Writes what the script watches, by the client that the exports go by as well.
+/// Writes the key that the script watches, with the same client as the exports.
 fn put(store: &EtcdStore, address: Ipv4Addr) -> Result<()> {
     let put = Write::Put {
         key: format!("/script/{address}").into_bytes(),
@@ -134,7 +134,7 @@ fn put(store: &EtcdStore, address: Ipv4Addr) -> Result<()> {
     Ok(())
 }
 
-/// A process with those that it starts, killed when dropped.
+/// A process with its children, killed on drop.
 struct Running(Child);
 
 impl Running {

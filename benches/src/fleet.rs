@@ -1,8 +1,8 @@
-//! A node's agent: many namespaces kept in their declared state by one process, on a few threads.
-//! What each costs at rest, in memory, descriptors and processor time; how long what another writer
-//! deletes in any of them is gone, alone and while one namespace is flooded; and what becomes of
-//! namespaces that are deleted and made anew under their names meanwhile. In turn with it a plain
-//! thread restores a route of one more namespace: the floor.
+//! A node's agent: one process with a few threads keeps many namespaces in their declared state. It
+//! measures each namespace's cost at rest: memory, descriptors and processor time. It measures how
+//! long a route is gone after another writer's delete, alone and while one namespace is flooded. It
+//! also checks namespaces that are deleted and recreated under their names meanwhile. In turn with
+//! it a plain thread restores a route of one more namespace: the floor.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -52,9 +52,9 @@ pub(crate) struct Options {
     rest: u64,
 }
 
-/// No wait is longer.
+/// The time limit of every wait.
 const BOUND: Duration = Duration::from_secs(120);
-/// Where names of namespaces are.
+/// The directory of named namespaces.
 const NAMED: &str = "/run/netns";
 
 pub(crate) fn main(options: &Options) -> Result<()> {
@@ -95,7 +95,8 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         unmount(path(at), UnmountFlags::DETACH)?;
         fs::remove_file(path(at))?;
         make(at)?;
-        // As an agent that learns of it: the pass finds another namespace, and the loop ends.
+        // As an agent that learns of the deletion does: the pass finds another namespace, and the
+        // loop ends.
         agent.handles[at].hint()?;
     }
     for _ in 0..anew {
@@ -118,7 +119,7 @@ struct Agent {
 }
 
 impl Agent {
-    /// Has a namespace kept: the next one, or one that was kept before.
+    /// Adds a namespace to the agent: the next one, or one that it kept before.
     fn add(&mut self, at: usize) -> Result<()> {
         let config = Config::default().with_interval(Duration::from_secs(3_600));
         let looped = looped(Namespace::named(name(at))?, desired(self.routes)?, config);
@@ -139,13 +140,13 @@ impl Agent {
         Ok(())
     }
 
-    /// Prints how long a route is gone that another writer deletes, in one namespace after the
-    /// other, less the debounce; and on the floor, in turn. In each round it is another route: one
-    /// that is deleted over and over is left alone for a time.
+    /// Prints how long a route is gone after another writer's delete, in one namespace after the
+    /// other, less the debounce; and on the floor, in turn. Each round has another route, as one
+    /// that is deleted repeatedly is left alone for a time.
     fn restored(&self, what: &str, round: usize, floor: usize, samples: usize) -> Result<()> {
         let mut all = [Vec::new(), Vec::new()];
         for sample in 0..samples {
-            // Not in the first one, in an order that is no order.
+            // Not in the first one, in a scattered order.
             let at = 1 + sample * 7_919 % (floor - 1);
             let route = u8::try_from((sample + round) % usize::from(self.routes))?;
             all[0].push(restored(at, route)?);
@@ -160,8 +161,8 @@ impl Agent {
         Ok(())
     }
 
-    /// Has the agent make a namespace, and then leave it to a plain thread that hears of the end of
-    /// one route, waits for the debounce, and makes it again.
+    /// Lets the agent set up a namespace, then hands it to a plain thread. The thread hears that a
+    /// route was deleted, waits for the debounce, and makes the route again.
     fn start_floor(&mut self, namespace: usize) -> Result<()> {
         make(namespace)?;
         self.add(namespace)?;
@@ -191,7 +192,7 @@ impl Agent {
     }
 }
 
-/// How long a route is gone after its delete, less the debounce.
+/// Returns how long a route is gone after its delete, less the debounce.
 fn restored(at: usize, route: u8) -> Result<Duration> {
     let namespace = Namespace::named(name(at))?.open()?;
     let mut socket = Socket::open(&namespace)?;
@@ -234,22 +235,22 @@ fn route<D>(at: u8) -> Result<Route<D>> {
     Ok(Route::new(format!("10.1.{at}.0/24").parse()?, via))
 }
 
-/// The same as the kernel has it.
+/// Returns the same route as the kernel has it.
 fn object(at: u8) -> Result<Object> {
     let mut route = route(at)?.with_protocol(DEFAULT_PROTOCOL);
     route.scope = Some(Scope::UNIVERSE);
     Ok(Object::Route(route))
 }
 
-/// Another writer deletes and makes a route of the first namespace as fast as the kernel lets it.
-/// Returns how often.
+/// Deletes and makes a route of the first namespace, as another writer, as fast as the kernel
+/// permits. Returns the number of rounds.
 fn flood(stop: &AtomicBool) -> Result<u64> {
     let mut socket = Socket::open(&Namespace::named(name(0))?.open()?)?;
     let object = object(0)?;
     let (delete, create) = (message(Verb::Delete, &object)?, message(Verb::Create, &object)?);
     let mut changes = 0;
     while !stop.load(Ordering::Relaxed) {
-        // The agent is at it as well, so either may come too late.
+        // The agent acts as well, so either may come too late.
         let _ = socket.request(&delete);
         let _ = socket.request(&create);
         changes += 2;

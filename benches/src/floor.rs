@@ -1,6 +1,6 @@
-//! The floor: bytes encoded beforehand and sent in batches, of which the last message alone is
-//! acknowledged; dumps read and not looked at. No program that asks the kernel for the same can be
-//! faster by more than noise. One that asks for it in another order or shape can.
+//! The floor: bytes encoded beforehand and sent in batches, of which only the last message is
+//! acknowledged; dumps are read and ignored. A program with the same requests to the kernel cannot
+//! be faster, apart from noise. A program with another order or shape of requests can.
 
 use std::net::IpAddr;
 
@@ -77,20 +77,19 @@ fn links(size: usize, verb: Verb) -> Result<Requests> {
     Requests::of(size, |requests, at| requests.link(verb, &trueup_works::link(at)))
 }
 
-/// Looks at the rows of our protocol, whatever table: what it takes to know of every row of one's
-/// own.
+/// Reads the rows with our protocol from all tables: the least cost of knowing all one's own rows.
 pub(crate) fn read_by_protocol(work: Work, _: usize) -> Result<Took> {
     let families = if work == Work::FewNoop { &FAMILIES[..1] } else { &FAMILIES };
     look(families, false, PROTOCOL)
 }
 
-/// The routes and rules of a work. Of rules and routes together rules come last and go first, as
-/// in a plan.
+/// Encodes the routes and rules of a work. If it has both, rules are made last and deleted first,
+/// as in a plan.
 fn encode(work: Work, size: usize, verb: Verb) -> Result<Requests> {
     let mut requests = Requests::default();
     let rules = trueup_works::rules(work, size);
     let is_both = work == Work::BothCreate;
-    // Beside routes in the order in which the kernel is quick to add them.
+    // Beside routes, use the order in which the kernel adds them fastest.
     let mut rules: Vec<_> = if is_both { rules.rev().collect() } else { rules.collect() };
     let mut of_rules = |requests: &mut Requests| {
         let mut all = rules.drain(..);
@@ -108,8 +107,8 @@ fn encode(work: Work, size: usize, verb: Verb) -> Result<Requests> {
     requests.finish()
 }
 
-/// All routes point at one nexthop object, which is then given another gateway, and the next time
-/// the first again.
+/// Makes all routes use one nexthop object, then gives the object another gateway, and the next
+/// time the first again.
 fn gateway_object(size: usize) -> Result<Took> {
     let link = index_of("up0");
     let object =
@@ -122,21 +121,21 @@ fn gateway_object(size: usize) -> Result<Took> {
     socket.send(&create)?;
     let changes = [object(Verb::Replace, other)?, object(Verb::Replace, one)?];
     let took = timed_each(CHANGES, |at| socket.send(&changes[at % 2]))?;
-    // The routes, and then it.
+    // First the routes, then the object.
     socket.send(&encode(Work::RouteDelete(Family::Inet), size, Verb::Delete)?)?;
     socket.send(&object(Verb::Delete, one)?)?;
     Ok(took)
 }
 
-/// Waits until a link that was set up is so in the kernel's own eyes, which takes it up to a second
-/// (`linkwatch_event`). Until then an address is cheaper to add, as nothing is sent for it.
+/// Waits until the kernel treats a link as up, at most a second after it was set up
+/// (`linkwatch_event`). Before that, adding an address is cheaper, as nothing is sent for it.
 pub(crate) fn wait_until_up(link: &str) {
     wait_until("the link is up", || {
         ip_json::<Value>(&["link", "show", "dev", link])[0]["operstate"] == "UP"
     });
 }
 
-/// Makes or deletes what is there before [`Work::FewNoop`]: so many foreign routes, and ours.
+/// Makes or deletes the objects present before [`Work::FewNoop`]: `size` foreign routes, and ours.
 pub(crate) fn crowd(size: usize, there: bool) -> Result<()> {
     let verb = if there { Verb::Create } else { Verb::Delete };
     let via = GATEWAYS[0].into();
@@ -146,7 +145,8 @@ pub(crate) fn crowd(size: usize, there: bool) -> Result<()> {
     })?)
 }
 
-/// How many routes there are in table main that the kernel did not make itself, and how many rules.
+/// Returns the number of routes in table main that the kernel did not make itself, and the number
+/// of rules.
 pub(crate) fn count() -> Result<(usize, usize)> {
     const RTPROT_KERNEL: u8 = 2;
     let (mut routes, mut rules) = (0, 0);
@@ -160,7 +160,7 @@ pub(crate) fn count() -> Result<(usize, usize)> {
     Ok((routes, rules))
 }
 
-/// Requests that put routes, of any form, in the place of those on their keys.
+/// Returns requests that replace the routes on their keys with these, of any form.
 pub(crate) fn replacements(routes: &[Route]) -> Result<Requests> {
     let mut message = Vec::new();
     Requests::of(routes.len(), |requests, at| {
@@ -170,7 +170,7 @@ pub(crate) fn replacements(routes: &[Route]) -> Result<Requests> {
     })
 }
 
-/// Dumps all routes of the marker and all rules, and gives their number.
+/// Dumps all routes with the marker and all rules, and returns their number.
 pub(crate) fn marked() -> Result<usize> {
     let (mut socket, mut count) = (Raw::open()?, 0);
     for family in FAMILIES {
@@ -184,7 +184,7 @@ fn write(requests: &Requests) -> Result<Took> {
     Ok(timed(|| Raw::open()?.send(requests))?.1)
 }
 
-/// Dumps the routes of table main, or of all; of a protocol, if it is not 0.
+/// Dumps the routes of table main, or of all tables; only of a protocol, unless it is 0.
 fn look(families: &[u8], main: bool, protocol: u8) -> Result<Took> {
     let dumps = families
         .iter()

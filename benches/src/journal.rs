@@ -1,5 +1,5 @@
-//! What durable records cost: operations with an idempotency key by the journal, beside a loop that
-//! writes a record and syncs it, in turn, in the same directory.
+//! The cost of durable records: the journal's operations with an idempotency key, beside a loop
+//! that writes a record and syncs it, in turn, in the same directory.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -28,13 +28,13 @@ pub(crate) struct Options {
     milliseconds: u64,
 }
 
-/// How many threads hand in records at once.
+/// The numbers of threads that hand in records at once.
 const THREADS: [usize; 3] = [1, 8, 64];
 
-/// The length of the description of an operation, and of a record of the bare loop.
+/// The length in bytes of an operation's description, and of a record in the bare loop.
 const RECORD: usize = 128;
 
-/// How many records were durable, with how many syncs, and what that took.
+/// The number of durable records, the number of syncs, and the time.
 struct Rate {
     records: u64,
     syncs: u64,
@@ -60,7 +60,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     measured
 }
 
-/// Has the bare loop and the journal take turns, and prints the medians.
+/// Makes the bare loop and the journal take turns, and prints the medians.
 fn compared(directory: &Path, rounds: usize, lasts: Duration) -> Result<()> {
     let mut rates: [[Vec<Rate>; 2]; THREADS.len()] = Default::default();
     for round in 0..rounds {
@@ -101,8 +101,8 @@ fn compared(directory: &Path, rounds: usize, lasts: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Has each thread write one record after the other, each with its sync, to a file of its own that
-/// has its length already.
+/// Makes each thread write one record after the other to its own file, with a sync for each. The
+/// file has its final length already.
 fn bare_syncs(directory: &Path, threads: usize, lasts: Duration) -> Result<Rate> {
     const LEN: usize = 1 << 16;
     let files = (0..threads)
@@ -127,7 +127,7 @@ fn bare_syncs(directory: &Path, threads: usize, lasts: Duration) -> Result<Rate>
     Ok(Rate { records, syncs: records, usage })
 }
 
-/// Does the work with each of the inputs in a thread of its own, and returns the sum.
+/// Does the work with each input in its own thread, and returns the sum.
 fn in_threads<T: Send>(
     inputs: Vec<T>,
     work: impl Fn(T) -> Result<u64> + Sync,
@@ -146,7 +146,7 @@ fn in_threads<T: Send>(
     Ok((sum?, usage))
 }
 
-/// Has each thread take operations from their start by way of a task to their success: three
+/// Makes each thread take operations from their start through a task to their success: three
 /// records each.
 fn operations(path: &Path, threads: usize, round: usize, lasts: Duration) -> Result<Rate> {
     let journal = Journal::open(path)?;

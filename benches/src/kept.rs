@@ -1,4 +1,4 @@
-//! A loop over the calling thread's namespace that reads everything once an hour, and its changes.
+//! A loop over the calling thread's namespace with a full pass once an hour, and changes to it.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use trueup_net::{Desired, IfName, Kind, Route, RouteKey, Routes};
 use trueup_netlink::Namespace;
 use trueup_rtnl::{MemoryLedger, Options, Rtnl};
 
-/// The longest wait: the first pass creates a million routes, maybe on a busy machine.
+/// The time limit of every wait: the first pass creates a million routes, maybe on a busy machine.
 pub(crate) const BOUND: Duration = Duration::from_secs(600);
 
-/// Makes a loop that has all in memory.
+/// Makes a loop with all its state in memory.
 pub(crate) fn looped(
     namespace: Namespace,
     desired: Desired,
@@ -21,17 +21,17 @@ pub(crate) fn looped(
     Loop::new(Rtnl::new(), namespace, desired, ledger, options, config)
 }
 
-/// A change of one prefix.
+/// A change of one prefix: added, replaced or removed.
 pub(crate) enum Update {
     Announce(Route<IfName>),
     Withdraw(RouteKey),
 }
 
-/// The loop, on a thread of its own.
+/// A loop that runs on its own thread.
 pub(crate) struct Kept(pub(crate) Running<Rtnl>);
 
 impl Kept {
-    /// Starts it, and waits until its first pass has tried everything.
+    /// Starts the loop, and waits until its first pass has tried everything.
     pub(crate) fn start(desired: Desired) -> Result<Kept> {
         let config =
             Config::default().with_interval(Duration::from_secs(3_600)).with_deadline(BOUND);
@@ -40,7 +40,7 @@ impl Kept {
         Ok(kept)
     }
 
-    /// Hands in a change of the routes.
+    /// Hands in a change of the routes, and returns its revision.
     pub(crate) fn change(
         &self,
         change: impl FnOnce(&mut Routes) + Send + 'static,
@@ -53,7 +53,7 @@ impl Kept {
         Ok(revision?)
     }
 
-    /// Hands in one change of many prefixes.
+    /// Hands in one change of many prefixes, and returns its revision.
     pub(crate) fn update(&self, updates: Vec<Update>) -> Result<Revision> {
         self.change(|routes| {
             for update in updates {
@@ -65,7 +65,7 @@ impl Kept {
         })
     }
 
-    /// Waits until a change was tried, whatever became of it.
+    /// Waits until a change was tried, with any result.
     pub(crate) fn wait_tried(&self, revision: Revision) -> Result<()> {
         match self.0.handle().wait_tried(revision, BOUND) {
             Err(error) if error.kind() != ErrorKind::Forgotten => Err(error.into()),
@@ -78,14 +78,14 @@ impl Kept {
         Ok(self.0.handle().wait_converged(revision, BOUND).map(drop)?)
     }
 
-    /// Returns how many routes are not in place.
+    /// Returns the number of routes that are not in place.
     pub(crate) fn exceptions(&self) -> usize {
         let all = self.0.handle().exceptions().into_iter();
         all.filter(|exception| exception.status.kind == Kind::Route.name()).count()
     }
 
-    /// Takes all routes away and ends: a namespace that is dropped with them takes its time beside
-    /// what is measured next.
+    /// Deletes all routes and ends: a namespace dropped with its routes is deleted during the next
+    /// measurement.
     pub(crate) fn end(self) -> Result<()> {
         let revision = self.change(|routes| *routes = Routes::new())?;
         self.wait_tried(revision).context("the last pass")?;

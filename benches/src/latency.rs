@@ -1,11 +1,11 @@
-//! How long what another writer deletes is gone: from the return of his delete to the moment at
-//! which a listener of its own sees that it is there again. Beside it, in the same namespace and
-//! run, what the kernel itself takes for one add.
+//! How long an object is gone that another writer deletes: from the return of the delete to the
+//! moment at which a separate listener sees the object again. Beside it, in the same namespace and
+//! run, the kernel's time for one add.
 //!
-//! The loop runs on a thread of its own, converged and at rest before each sample. The kernel tells
-//! of a delete before it returns from it, and of some it has much to do afterwards: then the object
-//! may be there again by the time that the other writer knows that it is gone, which counts as no
-//! time at all. So it is measured from his asking as well.
+//! The loop runs on its own thread, converged and at rest before each sample. The kernel announces
+//! a delete before the delete returns, and may have much to do in between. The object may then be
+//! back by the time that the other writer knows of its deletion, which counts as zero. So the time
+//! is also measured from the writer's request.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,9 +36,9 @@ pub(crate) struct Options {
     foreign: u32,
 }
 
-/// No wait is longer.
+/// The time limit of every wait.
 const BOUND: Duration = Duration::from_secs(30);
-/// For so long nothing happens before a sample, so that the loop is at rest.
+/// The pause before a sample, so that the loop is at rest.
 const REST: Duration = Duration::from_millis(20);
 
 pub(crate) fn main(options: &Options) -> Result<()> {
@@ -57,7 +57,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         let handle = running.handle();
         handle.wait_converged(handle.stats().desired, BOUND)?;
         for (kind, objects) in KINDS.iter().zip(crowd::ours(2 * samples, DEFAULT_PROTOCOL)?) {
-            // IPv4 and IPv6 are in turn.
+            // IPv4 and IPv6 alternate.
             for (family, first) in [("IPv4", 0), ("IPv6", 1)] {
                 let objects: Vec<&Object> = objects.iter().skip(first).step_by(2).collect();
                 let adds = bare(handle, &objects)?;
@@ -75,7 +75,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What an add takes alone: the loop is paused, and the message is sent as the loop would.
+/// Measures an add alone: the loop is paused, and the message is sent as the loop would send it.
 fn bare(handle: &Handle<Rtnl>, objects: &[&Object]) -> Result<Times> {
     handle.pause(BOUND)?;
     let mut socket = Socket::open(&Namespace::current())?;
@@ -92,7 +92,8 @@ fn bare(handle: &Handle<Rtnl>, objects: &[&Object]) -> Result<Times> {
     Ok(Times::of(all))
 }
 
-/// For how long each was gone: from the return of the other writer's delete, and from his asking.
+/// Returns how long each was gone: from the return of the other writer's delete, and from its
+/// request.
 fn restored(handle: &Handle<Rtnl>, objects: &[&Object]) -> Result<[Times; 2]> {
     let here = Namespace::current();
     let mut socket = Socket::open(&here)?;
@@ -107,13 +108,13 @@ fn restored(handle: &Handle<Rtnl>, objects: &[&Object]) -> Result<[Times; 2]> {
     Ok([returned, asked].map(Times::of))
 }
 
-/// When something that another writer deleted was gone, and there again, after his asking.
+/// The times, from the other writer's request on, at which an object was gone and back.
 pub(crate) struct Gone {
     deleted: Duration,
     pub(crate) there: Duration,
 }
 
-/// Deletes an object as another writer, and waits until it is there again.
+/// Deletes an object as another writer, and waits until it is back.
 pub(crate) fn gone(
     namespace: &Namespace,
     socket: &mut Socket,
@@ -128,7 +129,7 @@ pub(crate) fn gone(
     let mut there = None;
     while there.is_none() {
         ensure!(begin.elapsed() < bound, "it does not come back: {object:?}");
-        // What came while the delete was under way is announced now, and so counts as of now.
+        // Events that arrived during the delete count from now on.
         listener.receive(Duration::from_secs(1), |event| {
             if is_new(&event, object) {
                 there = there.or(Some(begin.elapsed()));
@@ -138,10 +139,10 @@ pub(crate) fn gone(
     Ok(Gone { deleted, there: there.unwrap_or_default() })
 }
 
-/// Returns true if an event says that there is such an object, and that it is ours.
+/// Returns true if an event announces that the object exists and is ours.
 fn is_new(event: &Message<'_>, object: &Object) -> bool {
     match codec::decode(event) {
-        // One that is about to go is announced once more, as failed.
+        // A neighbour about to go is announced once more, as failed.
         Ok(Some((Object::Neighbour(it), _))) if it.state != NeighbourState::Permanent => false,
         Ok(Some((there, is_deleted))) => !is_deleted && there.key() == object.key(),
         _ => false,

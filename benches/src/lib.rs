@@ -1,7 +1,7 @@
-//! The benchmarks, each a command of one program. `README.md` of this directory says what each
-//! measures; `docs/performance.md` has the figures.
+//! The benchmarks, each a command of one program. `README.md` in this directory describes them;
+//! `docs/performance.md` has the figures.
 //!
-//! Not for judging right and wrong: tests do that.
+//! They do not check correctness: tests do that.
 
 #![forbid(unsafe_code)]
 
@@ -50,7 +50,7 @@ enum Command {
     Exchange(exchange::Options),
 }
 
-/// Runs the command of the program's arguments.
+/// Runs the command in the program's arguments.
 pub fn main() -> Result<()> {
     match Command::parse() {
         Command::Compare(options) => compare::main(&options),

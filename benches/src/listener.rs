@@ -1,4 +1,4 @@
-//! A thread that hears of all routes that come and go, and when.
+//! A thread that records all events of routes with their times.
 
 use std::collections::HashSet;
 use std::fs;
@@ -15,30 +15,30 @@ use trueup_net::{Object, Prefix};
 use trueup_netlink::wire::Message;
 use trueup_netlink::{Group, Multicast, Namespace, codec};
 
-/// The bytes that are asked for its queue; the kernel gives less where it is not the machine's root
-/// who asks.
+/// The requested size of its queue in bytes; the kernel gives less unless the caller is the
+/// machine's root.
 const QUEUE: usize = 8 << 20;
-/// How often it looks whether it is to end.
+/// The interval at which it checks if it must end.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A route that came, changed or went.
+/// A route that was added, changed or deleted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard {
-    /// When it was heard.
+    /// The time at which the event was received.
     pub(crate) at: Instant,
-    /// Its destination.
+    /// The route's destination.
     pub(crate) prefix: Prefix,
-    /// Its first gateway now; `None` if it went, or has none.
+    /// Its first gateway now; `None` if it was deleted, or has none.
     pub(crate) via: Option<IpAddr>,
 }
 
-/// The thread. Dropping it ends it.
+/// A running listener. Dropping it ends the thread.
 pub(crate) struct Listener {
     heard: Receiver<Heard>,
     losses: Arc<AtomicUsize>,
     is_ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<()>>>,
-    /// Its folder below `/proc`.
+    /// The thread's directory below `/proc`.
     folder: PathBuf,
 }
 
@@ -61,8 +61,8 @@ impl Listener {
         Ok(Listener { heard, losses, is_ended, thread: Some(thread), folder })
     }
 
-    /// Returns when the first event of each of these prefixes was heard, and passes over others.
-    /// Those of which none came within `bound` are missing.
+    /// Returns the time of the first event for each of these prefixes, and skips others. Prefixes
+    /// without an event within `bound` are missing.
     pub(crate) fn wait_all(
         &self,
         mut prefixes: HashSet<Prefix>,
@@ -82,12 +82,12 @@ impl Listener {
         Ok(times)
     }
 
-    /// Returns what was heard so far, and not waited for.
+    /// Returns the events so far that were not waited for.
     pub(crate) fn take(&self) -> Vec<Heard> {
         self.heard.try_iter().collect()
     }
 
-    /// Returns the processor time that it has used so far.
+    /// Returns the processor time that the thread has used so far.
     pub(crate) fn processor(&self) -> Result<Duration> {
         let text = fs::read_to_string(self.folder.join("schedstat"))?;
         Ok(Duration::from_nanos(text.split_whitespace().next().unwrap_or_default().parse()?))
@@ -118,7 +118,7 @@ fn listen(
     while !is_ended.load(Ordering::Relaxed) {
         let received = socket.receive(TICK, |event| {
             if let Some(heard) = read(&event) {
-                // The other end may be gone, as at the end of a run.
+                // At the end of a run the receiver may be gone.
                 let _ = sender.send(heard);
             }
         });

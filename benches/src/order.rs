@@ -1,6 +1,6 @@
-//! What the same changes cost the kernel in one order and in another: pre-encoded messages, 250 a
-//! send, the acknowledgement of the last alone, each run in a fresh namespace, orders alternating,
-//! medians. What it taught is in `docs/order.md`.
+//! The kernel's cost of the same changes in different orders: pre-encoded messages, 250 in each
+//! send, only the last acknowledged. Each run has a fresh namespace, the orders alternate, and
+//! medians count. `docs/order.md` has the conclusions.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -46,26 +46,25 @@ pub(crate) struct Options {
     size: usize,
 }
 
-/// What a run took, in seconds: on the clock, and of the processor's time in the threads that sent.
-/// The second tells more on a machine that does other work, and leaves out what the kernel waits
-/// for.
+/// The cost of a run in seconds: wall time, and processor time of the sending threads. The second
+/// is more reliable on a busy machine, and leaves out the kernel's waits.
 type Taken = [f64; 2];
 
-/// One way to do a work: prepares a fresh namespace and gives what it took.
+/// One way to do a work: prepares a fresh namespace and returns the cost.
 type Way = (&'static str, Box<dyn Fn() -> Result<Taken>>);
 
-/// The places of so many things, one after the other.
+/// Returns the places of a number of objects in some order.
 type Order = Rc<dyn Fn(usize) -> Vec<usize>>;
 type Orders = Vec<(&'static str, Order)>;
 type Named = (&'static str, fn(usize) -> Vec<usize>);
 
-/// Makes the objects of a work, given the device that they are on.
+/// Makes the objects of a work, given their device.
 type Make = Rc<dyn Fn(Dev) -> Result<Vec<Object>>>;
 
 /// The same work in several ways.
 struct Work {
     name: String,
-    /// How many changes it is.
+    /// The number of changes.
     count: usize,
     ways: Vec<Way>,
 }
@@ -122,7 +121,7 @@ fn works(size: usize) -> Result<Vec<Work>> {
     Ok(works)
 }
 
-/// Prefixes from 20.0.0.0 on.
+/// Returns `size` prefixes from 20.0.0.0 on.
 fn even(size: usize, length: u8) -> Vec<Destination> {
     (0..size as u32)
         .map(|at| (Ipv4Addr::from((20 << 24) + (at << (32 - length))).into(), length))
@@ -143,7 +142,7 @@ fn greatest_common_divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// Steps of about 0.618 of the whole, which meet each once.
+/// Returns an order with steps of about 0.618 of the whole, which visits each place once.
 fn golden(n: usize) -> Vec<usize> {
     let mut stride = ((n as f64 * 0.618_033_988_75) as usize).max(1);
     while greatest_common_divisor(stride, n.max(1)) != 1 {
@@ -152,14 +151,15 @@ fn golden(n: usize) -> Vec<usize> {
     (0..n).map(|at| at * stride % n).collect()
 }
 
-/// Every `k`th ascending, then those between them, those that halve the greatest gap first.
+/// Returns every `k`th place ascending, then those between, each time halving the greatest gap
+/// first.
 fn passes(n: usize, k: usize) -> Vec<usize> {
     let bits = k.trailing_zeros();
     let starts = (0..k as u32).map(|j| (j.reverse_bits() >> (32 - bits)) as usize);
     starts.flat_map(|start| (start..n).step_by(k)).collect()
 }
 
-/// By length, in the order that is given within each.
+/// Returns an order by length, and by `within` among equal lengths.
 fn by_length(set: &[Destination], longest_first: bool, within: fn(usize) -> Vec<usize>) -> Order {
     let lengths: Vec<u8> = set.iter().map(|(_, length)| *length).collect();
     Rc::new(move |_| {
@@ -191,7 +191,7 @@ fn encoded(verb: Verb, objects: &[Object], order: &[usize]) -> Result<Vec<Batch>
     batches(order.iter().map(|at| &objects[*at]), |buffer, object| encode(buffer, verb, object))
 }
 
-/// What work takes on the clock, and of the calling thread.
+/// Returns the cost of a work: wall time, and processor time of the calling thread.
 fn taken<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Taken)> {
     let (begin, used) = (Instant::now(), processor_of_thread()?);
     let value = work()?;
@@ -206,7 +206,7 @@ fn send(mut batches: Vec<Batch>) -> Result<Taken> {
 
 // Works.
 
-/// A namespace with a veth, gateways on it reachable.
+/// Makes a namespace with a veth, whose subnet has reachable gateways.
 fn prepared() -> Dev {
     quiet_netns();
     ip_batch([
@@ -226,7 +226,7 @@ fn gateway(family: Family, number: usize) -> IpAddr {
     }
 }
 
-/// Something done to objects in each order, while others are there.
+/// Does one act to objects in each order, while other objects are there.
 fn ordered(name: String, verb: Verb, orders: Orders, there: Option<Make>, all: &Make) -> Work {
     let ways = orders.into_iter().map(|(title, order)| {
         let (there, all) = (there.clone(), Rc::clone(all));
@@ -247,7 +247,7 @@ fn ordered(name: String, verb: Verb, orders: Orders, there: Option<Make>, all: &
     Work { name, count: 0, ways: ways.collect() }
 }
 
-/// Creates and deletes in each order; what is deleted was created in the order of `made`.
+/// Creates and deletes in each order; deleted objects were created in the order of `made`.
 fn both(name: &str, count: usize, orders: &Orders, all: &Make, made: &Make) -> [Work; 2] {
     let create = ordered(format!("create {name}"), Verb::Create, orders.clone(), None, all);
     let there = Some(Rc::clone(made));
@@ -328,7 +328,8 @@ fn multipath(set: Vec<Destination>) -> [Work; 2] {
         let routes = set.iter().enumerate().map(|(at, to)| route(*to, [at % 64, (at + 1) % 64]));
         routes.map(|route| Ok(Object::Route(route?))).collect()
     });
-    // Of one set of next hops all, then of the next: the kernel finds the same `fib_info` again.
+    // All routes of one set of next hops, then of the next: the kernel finds the same `fib_info`
+    // again.
     let orders = orders(&[
         ("ascending", ascending),
         ("scattered", golden),
@@ -370,7 +371,7 @@ fn address(family: Family, dev: Dev, at: usize) -> Result<Object> {
     Ok(Object::Address(address.with_flags(AddressFlags::default())))
 }
 
-/// Creates addresses on a link that is up first, or is set up after them.
+/// Creates addresses on a link that is set up first, or after them.
 fn create_addresses(family: Family, count: usize, is_up_first: bool) -> Result<Taken> {
     quiet_netns();
     ip_batch(["link add v0 type veth peer name v1", "link set v1 up"]);
@@ -388,7 +389,7 @@ fn create_addresses(family: Family, count: usize, is_up_first: bool) -> Result<T
     Ok([adds[0] + raise[0], adds[1] + raise[1]])
 }
 
-/// Addresses on a link that is up, and on one that comes up after them.
+/// Compares addresses on an up link with addresses on a link set up after them.
 fn addresses(family: Family, count: usize) -> Work {
     Work {
         name: format!("create addresses {family}"),
@@ -400,7 +401,7 @@ fn addresses(family: Family, count: usize) -> Work {
     }
 }
 
-/// Makes links in a namespace of their own, and returns their indexes.
+/// Makes links in a separate namespace, and returns their indexes.
 fn made_links(count: usize) -> Result<Vec<u32>> {
     fresh_netns();
     let indexes: Vec<u32> = (1_000..1_000 + count as u32).collect();
@@ -431,7 +432,8 @@ fn delete_by_group(count: usize) -> Result<Taken> {
     send(all)
 }
 
-/// Links deleted one by one, and by a group that they are put into first, in the same batch.
+/// Compares links deleted one by one, and by a group that they are put into first, in the same
+/// batch.
 fn links(count: usize) -> Work {
     Work {
         name: format!("delete {count} links"),
@@ -472,7 +474,7 @@ fn carried_out(count: usize, creates: bool) -> Result<Taken> {
     Ok(taken)
 }
 
-/// What planning and carrying out cost by themselves, of routes in one length: there is no kernel.
+/// Measures planning and applying alone, for routes of one length: there is no kernel.
 fn own(count: usize) -> Work {
     Work {
         name: "plan and apply, without a kernel".to_owned(),
@@ -486,7 +488,7 @@ fn own(count: usize) -> Work {
     }
 }
 
-/// The other end acknowledges the last message of whatever comes.
+/// A peer that acknowledges the last message of everything.
 #[derive(Debug)]
 struct Nobody;
 

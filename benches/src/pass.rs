@@ -1,5 +1,5 @@
-//! trueup's side: each work as one pass of the library over what is desired, as changes handed to
-//! a loop, or as a run of the command.
+//! trueup's side: each work as one pass of the library over a desired state, as changes handed to a
+//! loop, or as a run of the command.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use trueup_works::{ADDRESS_LINKS, CHANGES, Destination, GATEWAYS, Program, Work}
 use crate::kept::Kept;
 use trueup_testkit::Scratch;
 
-/// How many changes come before those that count: what is made ready with the first is not theirs.
+/// The number of changes before those that count: the first ones prepare caches.
 const BEFORE: usize = 10;
 
 /// Does a work in the calling thread's namespace.
@@ -34,7 +34,7 @@ pub(crate) fn perform(work: Work, size: usize) -> Result<Took> {
         Work::AddressCreate => ip_batch([format!("link add {one} type veth peer name {other}")]),
         Work::RouteChange | Work::RouteTurn => return change(work, desired, size),
         Work::GatewayObject => return change_gateway(desired),
-        // What proves links to be ours is the ledger of who made them, so the same process does.
+        // The ledger proves that links are ours, so the same process makes and deletes them.
         Work::LinkDelete => {
             let links = (0..size)
                 .map(|at| Ok(Link::new(trueup_works::link(at).parse()?, LinkKind::Ifb)))
@@ -56,8 +56,8 @@ fn pass(desired: &Desired, ledger: &mut MemoryLedger, changes: bool) -> Result<(
     let mut report = source.reconcile(PassInput::new(&here, desired, ledger, &options))?;
     let any = report.ops().next().is_some();
     ensure!(any == changes, "ops: {any}");
-    // What the turn before set off in the kernel may come between the rows of a dump: that is
-    // looked at again, as a loop would.
+    // Late changes by the kernel from the turn before may fall between the rows of a dump: repeat
+    // the pass, as a loop would.
     for _ in 0..10 {
         if report.converged() || report.doubts().is_empty() {
             break;
@@ -69,7 +69,7 @@ fn pass(desired: &Desired, ledger: &mut MemoryLedger, changes: bool) -> Result<(
     Ok(())
 }
 
-/// What a pass that does the work is given. All that is built of the library's types is built here.
+/// Returns the desired state for a work. All the library's types are built here.
 fn desired(work: Work, size: usize) -> Result<Desired> {
     let all = Desired::default();
     Ok(match work {
@@ -120,18 +120,18 @@ fn rules(work: Work, size: usize) -> Vec<Rule> {
     .collect()
 }
 
-/// The destination as the library has it.
+/// Returns the destination in the library's type.
 pub(crate) fn prefix((address, length): Destination) -> Result<Prefix> {
     Prefix::new(address, length).context("a prefix")
 }
 
-/// The way over a gateway, with the device, as a nexthop object needs it.
+/// Returns a next hop through a gateway, with the device, as a nexthop object needs it.
 fn out_of_up0(gateway: IpAddr) -> Result<NextHops<IfName>> {
     Ok(NextHops::One(NextHop::via(gateway).with_dev(Some("up0".parse()?))))
 }
 
-/// One route at a time is taken out or led another way, or put back: what that takes, from handing
-/// it in to knowing that the kernel has it.
+/// Removes, changes or restores one route at a time. Measures the time from handing a change in to
+/// knowing that the kernel has it.
 fn change(work: Work, desired: Desired, size: usize) -> Result<Took> {
     let turns = work == Work::RouteTurn;
     let kept = Kept::start(desired)?;
@@ -152,8 +152,8 @@ fn change(work: Work, desired: Desired, size: usize) -> Result<Took> {
     Ok(took)
 }
 
-/// All routes, which point at one nexthop object, are led another way at once, and in the end taken
-/// away.
+/// Changes the gateway of all routes at once, through their one nexthop object, and at the end
+/// deletes them.
 fn change_gateway(desired: Desired) -> Result<Took> {
     let kept = Kept::start(desired)?;
     let took = changes(|at| {
@@ -170,8 +170,8 @@ fn changes(change: impl Fn(usize) -> Result<()>) -> Result<Took> {
     timed_each(CHANGES, change)
 }
 
-/// The command as programs, where it was built beside this one: a run over a file of what is
-/// desired, which is read and checked in the time of the work.
+/// Returns the command as programs, if it was built beside this one: a run over a file of desired
+/// state, which it reads and checks within the measured time.
 pub(crate) fn commands() -> Vec<Program> {
     if command().is_none_or(|command| !command.is_file()) {
         return Vec::new();

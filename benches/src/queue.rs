@@ -1,6 +1,6 @@
-//! What a job costs in a keyed serial queue, beside what others do for the same: a thread for each
-//! key, a mutex for each key and a pool, and rayon's pool with a lane for each key. The programs
-//! take turns. A job adds one to a number of its key.
+//! The cost of a job in a keyed serial queue, beside other ways: a thread for each key, a mutex for
+//! each key and a pool, and rayon's pool with a lane for each key. The programs take turns. A job
+//! adds one to its key's number.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -36,21 +36,21 @@ pub(crate) struct Options {
     samples: usize,
 }
 
-/// No wait is longer.
+/// The time limit of every wait.
 const BOUND: Duration = Duration::from_secs(120);
-/// The stack of a thread that serves a key.
+/// The stack of a thread that serves a key, in bytes.
 const STACK: usize = 64 << 10;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// What runs jobs, those of a key one at a time.
+/// Runs jobs, those with the same key one at a time.
 trait Runner {
     fn submit(&self, key: usize, job: Job) -> Result<()>;
-    /// Runs all that was submitted, and ends.
+    /// Runs all submitted jobs, and ends.
     fn end(self: Box<Self>) -> Result<()>;
 }
 
-/// Makes a runner for so many keys, with so many threads.
+/// Makes a runner for a number of keys, with a number of threads.
 type Make = fn(usize, NonZeroUsize) -> Result<Box<dyn Runner>>;
 
 const RUNNERS: [(&str, Make); 4] = [
@@ -93,8 +93,8 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Returns what a turn took, in µs: wall and processor time of a job, median and 99th percentile
-/// of one at rest.
+/// Returns the costs of a turn in µs: wall and processor time of a job, median and 99th percentile
+/// of a single job at rest.
 fn turn(make: Make, options: &Options) -> Result<[f64; 4]> {
     let (jobs, keys) = (options.jobs, options.keys.get());
     let counts: Arc<[AtomicU64]> = (0..keys).map(|_| AtomicU64::new(0)).collect();
@@ -105,7 +105,7 @@ fn turn(make: Make, options: &Options) -> Result<[f64; 4]> {
             runner.submit(
                 key,
                 Box::new(move || {
-                    // No other job of the key runs: it need not be one step.
+                    // No other job with the key runs, so it need not be atomic.
                     let count = counts[key].load(Ordering::Relaxed);
                     counts[key].store(count + 1, Ordering::Relaxed);
                 }),
@@ -126,7 +126,7 @@ fn turn(make: Make, options: &Options) -> Result<[f64; 4]> {
         runner.submit(
             sample % few,
             Box::new(move || {
-                // An error: nothing waits any more.
+                // An error means that no thread waits any longer.
                 let _ = sender.send(());
             }),
         )?;
@@ -140,7 +140,7 @@ fn turn(make: Make, options: &Options) -> Result<[f64; 4]> {
     Ok([wall, processor, median, slow])
 }
 
-/// The queue, where each job has a ticket, which is dropped.
+/// Makes the queue; each job's ticket is dropped.
 fn in_queue(_: usize, workers: NonZeroUsize) -> Result<Box<dyn Runner>> {
     Ok(Box::new(Queue::new(Config::new(workers))?))
 }
@@ -226,7 +226,7 @@ impl Runner for MutexEach {
 struct OnRayon {
     pool: rayon::ThreadPool,
     lanes: Arc<[Mutex<Lane>]>,
-    /// Each job has one: it is received from when the last has run.
+    /// Each job has a sender; the receiver ends when the last has run.
     open: (Sender<()>, Receiver<()>),
 }
 
@@ -242,7 +242,7 @@ fn on_rayon(keys: usize, workers: NonZeroUsize) -> Result<Box<dyn Runner>> {
     Ok(Box::new(OnRayon { pool, lanes, open: channel() }))
 }
 
-/// Runs one job of a lane, and has the pool go on with it. The last one closes the channel.
+/// Runs one job of a lane, and makes the pool continue with it. The last one closes the channel.
 #[expect(clippy::only_used_in_recursion, reason = "it is dropped at the end")]
 fn run_one(lanes: Arc<[Mutex<Lane>]>, key: usize, open: Sender<()>) {
     let job = lock(&lanes[key]).jobs.pop_front();
@@ -273,7 +273,7 @@ impl Runner for OnRayon {
     fn end(self: Box<Self>) -> Result<()> {
         let (send, receive) = self.open;
         drop(send);
-        // An error: all senders are gone, those of the lanes with them.
+        // An error means that all senders are dropped, including the lanes'.
         let ended = receive.recv_timeout(BOUND);
         ensure!(ended.is_err(), "something was sent");
         Ok(())

@@ -1,4 +1,5 @@
-//! A row of figures: a line of JSON as soon as it is measured, and a row of a table in the end.
+//! A row of figures: printed as a line of JSON once it is measured, and shown in a table at the
+//! end.
 
 use std::time::Duration;
 
@@ -10,34 +11,34 @@ use trueup_works::clock::nanos;
 use crate::text::{Table, grouped, seconds};
 use crate::usage::Times;
 
-/// What something took that was done many times.
+/// The costs of an act that was repeated.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Row {
-    /// Who did it.
+    /// The program that did it.
     pub(crate) program: String,
-    /// What was done, in one word.
+    /// The act, in one word.
     pub(crate) work: String,
-    /// The same in words, as the table has it.
+    /// The act in words, for the table.
     pub(crate) title: String,
-    /// How many objects were there.
+    /// The number of objects present.
     pub(crate) size: usize,
-    /// How often it was done.
+    /// The number of repetitions.
     pub(crate) times: usize,
-    /// How many objects each time changed.
+    /// The number of objects that each repetition changed.
     pub(crate) objects: usize,
-    /// The median, nanoseconds; 0 where no time was taken.
+    /// The median in nanoseconds; 0 if no time was taken.
     pub(crate) p50_ns: u64,
-    /// The 99th percentile.
+    /// The 99th percentile in nanoseconds.
     pub(crate) p99_ns: u64,
-    /// The longest.
+    /// The longest time in nanoseconds.
     pub(crate) max_ns: u64,
-    /// From the first beginning to the last end, where they were done at once.
+    /// From the first beginning to the last end, in nanoseconds, if they ran at once; else 0.
     #[serde(default)]
     pub(crate) total_ns: u64,
-    /// Processor time each took, user and kernel.
+    /// Processor time of each repetition, user and kernel, in nanoseconds.
     pub(crate) cpu_ns: u64,
-    /// Objects of which no event was heard: a later change came before the kernel had this one, or
-    /// the listener's queue was full.
+    /// The number of objects without an event: a later change came before the kernel had this one,
+    /// or the listener's queue was full.
     #[serde(default)]
     pub(crate) unheard: usize,
 }
@@ -53,7 +54,7 @@ impl Row {
         }
     }
 
-    /// With these times, one for each time that it was done, and how many objects there are.
+    /// Adds the times, one for each repetition, and the number of objects present.
     #[must_use]
     pub(crate) fn with_times(mut self, times: Vec<Duration>, size: usize) -> Row {
         (self.times, self.size) = (times.len(), size);
@@ -63,21 +64,21 @@ impl Row {
         self
     }
 
-    /// With the processor time of all the times together.
+    /// Adds the processor time of all repetitions together.
     #[must_use]
     pub(crate) fn with_processor(mut self, total: Duration, times: usize) -> Row {
         self.cpu_ns = nanos(total) / times.max(1) as u64;
         self
     }
 
-    /// Of so many objects at rest, with the processor time of each second.
+    /// Makes it a row of `size` objects at rest, with the processor time of each second.
     #[must_use]
     pub(crate) fn at_rest(self, used: Duration, lasts: Duration, size: usize) -> Row {
         let times = lasts.as_secs().max(1) as usize;
         Row { times, size, ..self.with_processor(used, times) }
     }
 
-    /// Prints its line of JSON.
+    /// Prints the row as a line of JSON.
     pub(crate) fn print(&self) -> Result<()> {
         println!("{}", serde_json::to_string(self)?);
         Ok(())
@@ -92,8 +93,8 @@ fn count(number: usize) -> String {
     if number == 0 { String::new() } else { grouped(number) }
 }
 
-/// The rows as a table, in the form of those in `docs/performance.md`: one for each program, and
-/// how many times the median of `base` at the same work it is.
+/// Returns the rows as a table in the form of `docs/performance.md`: a row for each program, with
+/// the ratio to the median of `base` at the same work.
 pub(crate) fn table(rows: &[Row], base: &str) -> String {
     let to_base = format!("to `{base}`");
     let head = [

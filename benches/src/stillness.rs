@@ -1,6 +1,5 @@
-//! What a loop costs that has nothing to do, in a namespace where other writers are busy: processor
-//! time of its thread, passes, and the messages that it sends to change anything, of which there
-//! are to be none.
+//! The cost of a loop with nothing to do, in a namespace with busy other writers: processor time of
+//! its thread, passes, and its changing messages, of which there must be none.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -41,10 +40,10 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     let lasts = Duration::from_secs(options.seconds);
     crowd::enter(foreign)?;
 
-    // It sees all that is sent.
+    // It records everything that is sent.
     let points = Points::counted();
     let through = points.namespace(Namespace::current());
-    // What the thread had used when the last pass was over, which only it can tell.
+    // The thread's processor time at the end of the last pass; only the thread can read it.
     let used = Arc::new(Mutex::new(None));
     let told = Arc::clone(&used);
     let looped =
@@ -89,7 +88,8 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Other writers make and delete objects of all kinds, so many a second. Gives their number.
+/// Makes and deletes objects of all kinds as other writers, at `rate` a second. Returns their
+/// number.
 fn churn(rate: u32, lasts: Duration) -> Result<u32> {
     let objects = mixed()?;
     let mut socket = Socket::open(&Namespace::current())?;
@@ -116,16 +116,16 @@ fn few(all: Vec<Object>) -> impl Iterator<Item = Object> {
         .take(130)
 }
 
-/// Half of them routes, a quarter neighbours, an eighth each addresses and rules. Of these few are
-/// IPv6: a rule has the kernel walk all IPv6 routes, an address has it join groups anew, and each
-/// would take the time of a hundred others.
+/// Returns a mixture: half are routes, a quarter neighbours, an eighth each addresses and rules.
+/// Few of the latter are IPv6: for a rule the kernel walks all IPv6 routes, for an address it joins
+/// groups again. Each would take the time of a hundred others.
 fn mixed() -> Result<Vec<Object>> {
     let [routes, addresses, neighbours, rules] = crowd::theirs(500)?;
     let mut rest = few(addresses).chain(few(rules)).chain(neighbours.into_iter().take(260));
     Ok(routes.into_iter().flat_map(|route| [Some(route), rest.next()]).flatten().collect())
 }
 
-/// What was sent so far to change anything, in words.
+/// Returns the changes sent so far, in words.
 fn changes(points: &Points) -> Vec<String> {
     let mut sent = points.passed();
     let verbs = ["create", "update", "delete"].map(|verb| format!("before send: {verb}"));

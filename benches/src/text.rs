@@ -1,12 +1,12 @@
-//! Figures as text: times, numbers, and tables as pages have them.
+//! Figures as text: times, numbers, and tables in the form of the pages.
 
 use std::collections::BTreeSet;
 
-/// A table as pages have it.
+/// A table in Markdown, row by row.
 pub(crate) struct Table(pub(crate) String);
 
 impl Table {
-    /// A table with these columns, and a line below the head.
+    /// Makes a table with these columns; `line` is the line below the head.
     pub(crate) fn new(head: &[&str], line: &str) -> Table {
         let mut table = Table(String::new());
         table.row(head.iter().map(|cell| (*cell).to_owned()));
@@ -25,7 +25,7 @@ impl Table {
     }
 }
 
-/// A number with a comma between each three digits.
+/// Formats a number with a comma between groups of three digits.
 pub(crate) fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -38,7 +38,7 @@ pub(crate) fn grouped(number: usize) -> String {
     text
 }
 
-/// A time in the unit that suits it, to three digits.
+/// Formats a time in a suitable unit, with three digits.
 pub(crate) fn seconds(ns: u64) -> String {
     let (value, unit) = match ns {
         0..1_000_000 => (ns as f64 / 1e3, "µs"),

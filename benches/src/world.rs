@@ -1,6 +1,6 @@
-//! Many hosts on one etcd: how long until each knows what all export, how long a change takes to be
-//! known everywhere, and what happens when all hosts, and when the store, start again. Beside it,
-//! in the same run, what etcd alone takes from a put to its event, with one bare watch.
+//! Many hosts on one etcd: the time until each knows all exports, the time until a change is known
+//! everywhere, and the effects when all hosts, or the store, restart. Beside it, in the same run,
+//! etcd's own time from a put to its event, with one bare watch.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,9 +37,9 @@ pub(crate) struct Options {
 
 const PREFIX: &str = "/trueup";
 const TTL: Duration = Duration::from_secs(120);
-/// No phase takes longer.
+/// The time limit of each phase.
 const BOUND: Duration = Duration::from_secs(300);
-/// Changes in the steady state, each after so long.
+/// The interval between changes in the steady state.
 const INTERVAL: Duration = Duration::from_millis(100);
 const STACK: usize = 128 << 10;
 
@@ -48,7 +48,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     let mut cluster = Cluster::start(&ClusterOptions::local(members))?;
     cluster.wait_for_leader()?;
 
-    // All hosts share this machine with etcd: what is a second on one of its own may be a minute.
+    // All hosts share this machine with etcd: a second on a separate machine may be a minute here.
     let patient = Duration::from_secs(60);
     let config = cluster.config().with_timeout(patient).with_keep_alive(patient / 2, patient);
     let bare = bare(&config)?;
@@ -81,7 +81,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     cluster.restart(0)?;
     world.listed.store(0, Ordering::Relaxed);
     cluster.wait_for_leader()?;
-    // One change that each has to see is the sign that its watch goes on.
+    // If a host sees this change, its watch continues.
     let sign = Instant::now();
     change(&all[0], 1_000_000)?;
     world.wait_for_change(1_000_000, hosts)?;
@@ -106,20 +106,20 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What the hosts have seen.
+/// The hosts' observations so far.
 #[derive(Default)]
 struct Counts {
-    /// How many exports a host has.
+    /// The number of exports of each host.
     exports: usize,
-    /// How many exports there are.
+    /// The number of all exports.
     expected: usize,
-    /// The hosts that know all of them.
+    /// The number of hosts that know all exports.
     complete: AtomicUsize,
-    /// The hosts that have seen each change, and when the last of them did.
+    /// For each change, the number of hosts that have seen it, and the time of the last.
     seen: Mutex<BTreeMap<u64, (usize, Option<Instant>)>>,
-    /// Values that came with a list.
+    /// The number of values that came with a list.
     listed: AtomicU64,
-    /// How often a watch was interrupted.
+    /// The number of interruptions of watches.
     cuts: AtomicU64,
     ended: AtomicBool,
 }
@@ -139,7 +139,7 @@ impl Counts {
         )
     }
 
-    /// The position of an export among all.
+    /// Returns an export's position among all; `None` for a foreign key.
     fn position(&self, key: &ResourceKey) -> Option<usize> {
         let host: usize = key.exporter.strip_prefix("host")?.parse().ok()?;
         let name = std::str::from_utf8(&key.name).ok()?;
@@ -153,7 +153,7 @@ impl Counts {
         *last = Some(Instant::now());
     }
 
-    /// When the last host has seen a change.
+    /// Waits until `hosts` hosts have seen a change; returns the time of the last.
     fn wait_for_change(&self, change: u64, hosts: usize) -> Result<Instant> {
         let mut at = None;
         wait("a change is known everywhere", || {
@@ -165,7 +165,7 @@ impl Counts {
     }
 }
 
-/// A host: a session that is kept alive, and a watch of what is for it and for any.
+/// A host: a session that is kept alive, and a watch of the exports for it and for any host.
 struct Host {
     session: Session,
     _keeper: Keeper,
@@ -193,7 +193,7 @@ impl Host {
 
     fn stop(self) {
         self.counts.ended.store(true, Ordering::Relaxed);
-        // A thread that failed has said so by the count that did not come.
+        // A failed thread shows by a missing count.
         let _ = self.thread.join();
     }
 }
@@ -215,11 +215,11 @@ fn change(host: &Host, change: u64) -> Result<Instant> {
     Ok(begun)
 }
 
-/// Counts what a watch shows, until all ends.
+/// Counts the events of a watch, until all ends.
 fn watch(world: &World, counts: &Counts) -> Result<()> {
     let filters = [Filter::kind("route")];
     let mut watch = world.watch_resources(&filters, WatchConfig::default())?;
-    // The newest change of each export; `None` if it is not there.
+    // The newest change of each export; `None` if it is absent.
     let mut known = vec![None; counts.expected];
     let (mut count, mut is_complete) = (0, false);
     while !counts.ended.load(Ordering::Relaxed) {
@@ -266,7 +266,7 @@ fn start(config: &Config, hosts: usize, exports: usize, counts: &Arc<Counts>) ->
     let starting = (0..hosts).map(|number| {
         let (config, counts) = (config.clone(), Arc::clone(counts));
         Ok(thread::Builder::new().stack_size(STACK).spawn(move || {
-            // One that finds the store busy tries again, as an agent does.
+            // If the store is busy, retry, as an agent does.
             let begun = Instant::now();
             loop {
                 match Host::start(config.clone(), number, exports, &counts) {
@@ -285,7 +285,8 @@ fn start(config: &Config, hosts: usize, exports: usize, counts: &Arc<Counts>) ->
     joined.collect()
 }
 
-/// Makes changes of one host after the other. Returns how long each took to be known everywhere.
+/// Makes one host after the other change an export. Returns how long each change took to be known
+/// everywhere.
 fn steady(all: &[Host], counts: &Counts, seconds: u64, hosts: usize) -> Result<Vec<Duration>> {
     let rounds = seconds * 1000 / INTERVAL.as_millis() as u64;
     let begun = Instant::now();
@@ -303,7 +304,7 @@ fn steady(all: &[Host], counts: &Counts, seconds: u64, hosts: usize) -> Result<V
     waited.collect()
 }
 
-/// What etcd takes from a put to its event, with one watch of one key.
+/// Returns etcd's times from a put to its event, with one watch of one key.
 fn bare(config: &Config) -> Result<Vec<Duration>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -325,7 +326,7 @@ fn bare(config: &Config) -> Result<Vec<Duration>> {
     })
 }
 
-/// What was used since some moment.
+/// The resources used since some moment.
 #[derive(Debug)]
 struct Usage {
     at: Instant,

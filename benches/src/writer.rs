@@ -1,23 +1,23 @@
-//! Whoever else writes: objects of all kinds, at once, and each by itself.
+//! Another writer: writes objects of all kinds, together and one by one.
 
 use anyhow::{Result, ensure};
 use trueup_net::{Object, with_object};
 use trueup_netlink::codec::{self, EncodeError, existing};
 use trueup_netlink::{Batch, Namespace, Socket};
 
-/// What is done to an object.
+/// The act on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
-    /// It is made, exclusively.
+    /// Creates it exclusively: fails if it exists.
     Create,
-    /// It takes the place of the one on its key: a route.
+    /// Replaces the route on its key.
     Replace,
-    /// It is deleted.
+    /// Deletes the object.
     Delete,
 }
 use Verb::{Create, Delete, Replace};
 
-/// Appends a message that does it.
+/// Appends the message for an act.
 pub(crate) fn encode(buffer: &mut Vec<u8>, verb: Verb, object: &Object) -> Result<(), EncodeError> {
     with_object!(object, it => match verb {
         Create => codec::create(buffer, it, &existing),
@@ -26,14 +26,14 @@ pub(crate) fn encode(buffer: &mut Vec<u8>, verb: Verb, object: &Object) -> Resul
     })
 }
 
-/// The message by itself.
+/// Returns the message for an act.
 pub(crate) fn message(verb: Verb, object: &Object) -> Result<Vec<u8>> {
     let mut buffer = Vec::new();
     encode(&mut buffer, verb, object)?;
     Ok(buffer)
 }
 
-/// Makes messages by an encoder for each item, in batches.
+/// Encodes each item into messages, in batches.
 pub(crate) fn batches<T>(
     items: impl IntoIterator<Item = T>,
     encode: impl Fn(&mut Vec<u8>, &T) -> Result<(), EncodeError>,
@@ -50,7 +50,7 @@ pub(crate) fn batches<T>(
     Ok(batches)
 }
 
-/// Sends batches, none of whose messages the kernel may refuse.
+/// Sends batches, and fails if the kernel refuses any message.
 pub(crate) fn send(socket: &mut Socket, batches: &mut [Batch]) -> Result<()> {
     for batch in batches {
         let outcomes = socket.send_batch(batch)?;
@@ -60,7 +60,7 @@ pub(crate) fn send(socket: &mut Socket, batches: &mut [Batch]) -> Result<()> {
     Ok(())
 }
 
-/// Does it to all of them.
+/// Does an act to all objects.
 pub(crate) fn write(verb: Verb, objects: &[Object]) -> Result<()> {
     let mut batches = batches(objects, |buffer, object| encode(buffer, verb, object))?;
     send(&mut Socket::open(&Namespace::current())?, &mut batches)

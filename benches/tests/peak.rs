@@ -1,5 +1,5 @@
-//! What is resident while the clock runs: in a process of its own, as what other tests hold and
-//! free would be in it.
+//! Checks the peak of resident memory while the clock runs. It is a separate process, as other
+//! tests' memory would count.
 
 use trueup_works::clock::timed;
 

@@ -1,6 +1,6 @@
-//! The benchmark itself, short: every work at sizes up to 1,000, once, by the floor and by trueup;
-//! and its page; a routing daemon's day and the runs of containers. It shows that all works are
-//! done and reported, and says nothing of how long they take.
+//! Runs the benchmark itself, shortened: every work once, at sizes up to 1,000, by the floor and by
+//! trueup; its page; a routing daemon's day; and the runs of containers. The tests check that all
+//! works are done and reported, not their times.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -66,12 +66,12 @@ fn a_day_of_a_routing_daemon_is_measured() {
     let rows = rows(&mut daemon);
     let work = |row: &Value| row["work"].as_str().unwrap().to_owned();
     let of = |part: &str| rows.iter().filter(|row| work(row).starts_with(part)).count();
-    // trueup and the floor, five forms, each well, with unreachable gateways and with conflicts.
+    // trueup and the floor, five forms, each normal, with unreachable gateways and with conflicts.
     assert_eq!(of("daemon-form-"), 30);
     assert_eq!(of("daemon-day-"), 12);
     for row in &rows {
         let number = |name: &str| row[name].as_u64().unwrap();
-        // At rest there is no time, and a change behind others has no processor time of its own.
+        // A rest has no time, and a change behind others has no processor time of its own.
         assert!(number("p50_ns") > 0 || work(row) == "daemon-day-rest", "{row}");
         assert!(number("cpu_ns") > 0 || work(row) == "daemon-day-behind", "{row}");
         assert!(number("times") > 0 && number("size") > 0, "{row}");
@@ -92,7 +92,7 @@ fn containers_are_added_and_deleted_at_once_alone_and_after_a_kill() {
     }
 }
 
-/// What a program prints, a row a line; it has to end well.
+/// Returns the program's output, a row on each line; fails unless it succeeds.
 fn rows(program: &mut Command) -> Vec<Value> {
     let output = program.output().unwrap();
     let (text, said) =
@@ -103,8 +103,7 @@ fn rows(program: &mut Command) -> Vec<Value> {
     rows.collect::<Result<_, _>>().unwrap()
 }
 
-/// Stands in for `perf`: answers whoever says that the clock starts and stops, and has seen one
-/// sample.
+/// Stands in for `perf`: acknowledges the start and stop of the clock, and reports one sample.
 const PERF: &str = r#"#!/bin/sh
 if [ "$1" = script ]; then
     printf '\tffffffff81000000 netlink_dump\n\n'
@@ -150,14 +149,14 @@ fn scratch(name: &str) -> PathBuf {
     scratch
 }
 
-/// A command of the benchmarks.
+/// Returns a command of the benchmarks.
 fn command(name: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bench"));
     command.arg(name);
     command
 }
 
-/// The comparison, of the floor and trueup alone.
+/// Returns the comparison of only the floor and trueup.
 fn compare(record: &Path) -> Command {
     let mut compare = command("compare");
     compare.arg("--alone").arg("--record").arg(record);

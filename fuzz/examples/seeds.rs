@@ -1,6 +1,6 @@
-//! Writes the corpus: what the running kernel says, recorded in a namespace of its own, and texts
-//! from the documentation. `cargo xtask fuzz --seeds` runs it; only what a target has not yet is
-//! worth committing.
+//! Writes the corpus: the running kernel's messages, recorded in a fresh namespace, and texts from
+//! the documentation. `cargo xtask fuzz --seeds` runs it; commit only inputs that a target does not
+//! have yet.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,8 +18,8 @@ use trueup_netlink::{Group, Namespace, Transport};
 use trueup_reconcile::{Ledger as _, MemoryLedger, PassInput, Source as _};
 use trueup_rtnl::Rtnl;
 
-/// What there is to be dumped: something of everything that the model knows. A line that this
-/// kernel cannot do is passed over.
+/// The objects to dump: some of everything that the model knows. A line that this kernel refuses is
+/// skipped.
 const STATE: &str = "
 link add br0 type bridge forward_delay 400
 link add v0 type veth peer name v1
@@ -74,7 +74,7 @@ rule add priority 2000 table main suppress_prefixlength 0 suppress_ifgroup 3
 -6 rule add priority 1001 prohibit protocol 116
 ";
 
-/// What the kernel announces besides.
+/// Changes that the kernel also announces.
 const CHANGES: &str = "
 link set v1 down
 address delete 10.9.0.1 peer 10.9.0.2/32 dev v3
@@ -124,7 +124,7 @@ struct Recorder {
     transport: Box<dyn Transport>,
 }
 
-/// A request of its type and fixed part.
+/// Returns a request with its type and fixed part.
 fn request(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
     let header = Header {
         length: (HEADER_LEN + body.len()) as u32,
@@ -136,7 +136,7 @@ fn request(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
     [&header.to_bytes()[..], body].concat()
 }
 
-/// A message with another sequence number.
+/// Returns a message with another sequence number.
 fn numbered(message: &[u8], sequence: u32) -> Vec<u8> {
     let mut message = message.to_vec();
     message[8..12].copy_from_slice(&sequence.to_ne_bytes());
@@ -151,12 +151,12 @@ impl Recorder {
         fs::write(folder.join(name), bytes).unwrap();
     }
 
-    /// Every message that is there to be received, whole, up to one that ends an exchange.
+    /// Receives all available messages, whole, up to one that ends an exchange.
     fn receive(&mut self) -> Vec<Vec<u8>> {
         drain(&mut *self.transport).iter().flat_map(|datagram| split(datagram)).collect()
     }
 
-    /// The rows of all dumps that a snapshot is made of.
+    /// Returns the rows of all dumps in a snapshot.
     fn dump_all(&mut self) -> Vec<Vec<u8>> {
         let mut rows = Vec::new();
         let heads: [(u16, usize); 6] = [
@@ -194,7 +194,7 @@ impl Recorder {
         rows
     }
 
-    /// A body for each set of attributes that was seen.
+    /// Saves a body for each set of attributes seen.
     fn bodies(&self, rows: &[Vec<u8>]) {
         let targets = [
             (link::NEW, 16, "link"),
@@ -217,7 +217,8 @@ impl Recorder {
         }
     }
 
-    /// Streams of one kind each, short enough to be mutated well, and a bare namespace's whole.
+    /// Saves streams of one kind each, short enough for good mutations, and a bare namespace's
+    /// whole.
     fn streams(&self, bare: &[Vec<u8>], whole: &[Vec<u8>]) {
         let slim = |rows: &[Vec<u8>]| rows.iter().map(|row| slim(row)).collect::<Vec<_>>();
         let (bare, whole) = (slim(bare), slim(whole));
@@ -257,8 +258,8 @@ impl Recorder {
         }
     }
 
-    /// What is remembered of a pass in which all is ours by the ledger alone, one kind at a time,
-    /// with what the kernel holds of that kind then.
+    /// Saves ledgers of a pass in which everything is ours only by the ledger, one kind at a time,
+    /// with the kernel's objects of that kind.
     fn ledgers(&mut self) {
         let file = File::parse("seeds", LEDGER.as_bytes(), &TableNames::default()).unwrap();
         let options = trueup_fuzz::options(&file.settings).unwrap();
@@ -294,21 +295,21 @@ impl Recorder {
         }
     }
 
-    /// What does not open, and what is done to a journal that would.
+    /// Saves journals that do not open, and changes to a good journal.
     fn journals(&self) {
         let mut head = b"\0trueup-journal\n\0".to_vec();
         self.save("journal", "head-short", &head);
         head.resize(8192, 0);
         self.save("journal", "head-zeros", &head[..600]);
         self.save("journal", "good", &[1]);
-        // The head, its two marks, what redb has there, and an end.
+        // The head, its two marks, redb's part, and a cut.
         for (name, at) in [("head", 3), ("mark", 512), ("god", 4096 + 9), ("slot", 4096 + 64)] {
             let [_, a, b, c] = u32::to_be_bytes(at);
             self.save("journal", &format!("changed-{name}"), &[1, a, b, c, 1]);
         }
         self.save("journal", "cut", &[1, 0, 0x20, 0, 0]);
         // A backoff, an intent, a key, an owned value, a nonce, an operation and an expiry,
-        // emptied; then a key and an operation of each number of a state.
+        // emptied; then a key and an operation with each number of a state.
         for which in [0, 1, 16, 18, 27, 28, 30] {
             self.save("record", &format!("empty-{which}"), &[which]);
         }
@@ -321,7 +322,7 @@ impl Recorder {
         }
     }
 
-    /// What the kernel answers to requests that it does not like, and to one that it does.
+    /// Saves the kernel's answers to bad requests, and to a good one.
     fn answers(&mut self) {
         let attr = |number: u16, payload: &[u8]| {
             let length = (4 + payload.len()) as u16;
@@ -337,13 +338,13 @@ impl Recorder {
         let dst = attr(1, &[10, 1, 2, 0]);
         let create = 0x600;
         let requests = [
-            // No such gateway; a metric too large; an attribute cut short; one that is not known.
+            // No such gateway; a metric too large; an attribute cut short; an unknown attribute.
             (24, create, route(&[dst.clone(), attr(5, &[203, 0, 113, 1])])),
             (24, create, route(&[dst.clone(), attr(8, &attr(10, &[0xff; 4]))])),
             (24, create, route(&[attr(1, &[10, 1]), attr(4, &[2, 0])])),
             (24, create, route(&[dst.clone(), attr(999, &[1])])),
             (24, create, route(&[dst.clone(), attr(8, &attr(200, &[0; 4]))])),
-            // Nothing to delete; a link without a name; a kind that is not there; too short.
+            // Nothing to delete; a link without a name; a missing kind; too short.
             (25, 0, route(&[dst])),
             (17, 0, vec![0; 16]),
             (16, create, [vec![0; 16], attr(3, b"x\0"), attr(18, &attr(1, b"no-such\0"))].concat()),
@@ -477,7 +478,7 @@ const CONTROL: [(&str, &str, &str); 11] = [
     ("token", "short", r#"trueup1.00"#),
 ];
 
-/// A range of keys of the world, a key in it, and a value.
+/// A range of the world's keys, a key in it, and a value.
 const WORLD: [(u8, &str); 9] = [
     (0, "b/route/pods\0via 10.0.0.1"),
     (0, "a/route/%00%2F\0"),
@@ -493,7 +494,7 @@ const WORLD: [(u8, &str); 9] = [
     (6, "\0world:deploy/1/ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad/a"),
 ];
 
-/// A key, what it is to be, and what the kernel says of it.
+/// A key, its desired value, and the kernel's value.
 const SYSCTLS: [&str; 8] = [
     "net.ipv4.ip_forward\n1\n0\n",
     "net/ipv4/conf/eth0.100/rp_filter\n0x2\n2\n",
@@ -505,7 +506,7 @@ const SYSCTLS: [&str; 8] = [
     "net.ipv4.conf.lo.forwarding\n-0\n074\n",
 ];
 
-/// Links of the kinds that not every kernel has, as they would be created.
+/// Returns requests for links of kinds that some kernels lack.
 fn encoded() -> Vec<Vec<u8>> {
     let below = Dev::index(3);
     let kinds = [
@@ -525,7 +526,7 @@ fn encoded() -> Vec<Vec<u8>> {
     made.into()
 }
 
-/// Files, and the kind of object that each is about.
+/// Files, each with the kind of object that it declares.
 const FILES: [(&str, u16, &str); 6] = [
     (
         "links",
@@ -561,7 +562,7 @@ const FILES: [(&str, u16, &str); 6] = [
     ("none", route::NEW, "route = []\nrule = []\naddress = []\nneighbour = []\nlink = []\n"),
 ];
 
-/// Of every kind what is there already, what another writer's is, and what is not there.
+/// Objects of every kind: some exist, some are another writer's, some are missing.
 const LEDGER: &str = r#"
 adopt = true
 on_conflict = "take"
@@ -576,14 +577,15 @@ rule = [ { priority = 1001, family = "inet6", action = "prohibit" }, { priority 
 fn drain(transport: &mut dyn Transport) -> Vec<Vec<u8>> {
     let mut datagrams = Vec::new();
     let mut buffer = Vec::with_capacity(1 << 18);
-    // Requests are carried out before they are sent; the rest of a dump follows what is taken.
+    // Requests are executed before `send` returns; the kernel continues a dump as its parts are
+    // read.
     while transport.receive(&mut buffer).is_ok() {
         datagrams.push(buffer.clone());
     }
     datagrams
 }
 
-/// The messages of a datagram, padded, without sequence and port; an end is none.
+/// Returns a datagram's messages, padded, without sequence and port; leaves out the end.
 fn split(datagram: &[u8]) -> Vec<Vec<u8>> {
     Messages::new(datagram)
         .filter(|message| message.header.kind != NLMSG_DONE)
@@ -596,7 +598,8 @@ fn split(datagram: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// A link less most of what nobody reads, such as the settings of its address families.
+/// Returns a link without most of the attributes that are not read, such as the settings of its
+/// address families.
 fn slim(message: &[u8]) -> Vec<u8> {
     const KEPT: [u16; 9] = [1, 3, 4, 5, 10, 18, 20, 27, 37];
     if kind_of(message) != link::NEW {

@@ -1,4 +1,5 @@
-//! The bytes of one datagram, and of one message's body: what the wire and the codecs promise.
+//! Checks the promises of the wire and the codecs with the bytes of one datagram, and of one
+//! message's body.
 
 use netlink_packet_core::Parseable as _;
 use netlink_packet_route::address::AddressMessage;
@@ -27,8 +28,8 @@ pub fn datagram(data: &[u8]) {
     let _reported = messages.malformed();
 }
 
-/// The body of an address message. What it decodes to is in canonical form, and what is encoded of
-/// it decodes to the same, less what is status.
+/// The body of an address message. A decoded address is canonical. Encoded, it decodes to the same,
+/// except its status.
 pub fn address(data: &[u8]) {
     let Ok(Some(mut address)) = Address::decode(data) else {
         return;
@@ -48,14 +49,14 @@ pub fn address(data: &[u8]) {
             assert_eq!(Some(header.index), address.dev.as_index());
         }
     }
-    // What came from the kernel, the kernel can be asked to take away.
+    // Everything from the kernel can be deleted by a request.
     message.clear();
     let deleted = codec::delete(&mut message, &address, &codec::existing);
     assert_eq!(deleted.is_ok(), address.dev.as_index() != Some(0));
 }
 
-/// The body of a link message. What can be encoded of it decodes to the same, less what a message
-/// of creation cannot say.
+/// The body of a link message. If the decoded link can be encoded, it decodes to the same, except
+/// parts that a message of creation cannot have.
 pub fn link(data: &[u8]) {
     let Ok(Some(decoded)) = codec::link::decode(data) else {
         return;
@@ -81,7 +82,7 @@ pub fn link(data: &[u8]) {
         assert_eq!(again, link);
     }
 
-    // Nothing is different from itself.
+    // A link does not differ from itself.
     message.clear();
     let same = codec::link::change(&mut message, &link, Some(&link), &codec::existing);
     if same.is_ok() {
@@ -92,8 +93,8 @@ pub fn link(data: &[u8]) {
     let _reported = codec::link::change(&mut message, &link, None, &codec::existing);
 }
 
-/// The body of a neighbour message. What it decodes to is in canonical form, and what can be
-/// encoded of it decodes to the same.
+/// The body of a neighbour message. A decoded neighbour is canonical. If it can be encoded, it
+/// decodes to the same.
 pub fn neighbour(data: &[u8]) {
     let Ok(Some(neighbour)) = Neighbour::decode(data) else {
         return;
@@ -112,15 +113,16 @@ pub fn neighbour(data: &[u8]) {
     assert_eq!(deleted.is_ok(), neighbour.dev.as_index() != Some(0));
 }
 
-/// The body of a route message. What it decodes to is in canonical form, and what can be encoded of
-/// it decodes to what is encoded the same: a nexthop object's devices are reported, never written.
+/// The body of a route message. A decoded route is canonical. If it can be encoded, the result
+/// decodes to a route with the same encoding: a nexthop object's devices are reported, never
+/// written.
 pub fn route(data: &[u8]) {
     let Ok(Some(route)) = Route::decode(data) else {
         return;
     };
     assert_eq!(route.clone().canonical(), route);
     assert!(route.agrees(&route));
-    // What a row says without being made a route is the same.
+    // A row read without making a route gives the same.
     let row =
         codec::route::Row::parse(data).ok().flatten().expect("what can be decoded can be parsed");
     assert_eq!(row.key(), route.key());
@@ -141,7 +143,7 @@ pub fn route(data: &[u8]) {
         assert_eq!(header.destination_prefix_length, route.dst.len());
         assert_eq!(header.tos, route.tos);
     }
-    // A delete says who installed it, or is not sent.
+    // A delete names the protocol, or is not sent.
     message.clear();
     if codec::delete(&mut message, &route, &codec::existing).is_ok() {
         let deleted =
@@ -152,8 +154,8 @@ pub fn route(data: &[u8]) {
     }
 }
 
-/// The body of a rule message. What it decodes to is in canonical form, and what can be encoded of
-/// it decodes to the same.
+/// The body of a rule message. A decoded rule is canonical. If it can be encoded, it decodes to the
+/// same.
 pub fn rule(data: &[u8]) {
     let Ok(Some(rule)) = Rule::decode(data) else {
         return;
@@ -169,15 +171,15 @@ pub fn rule(data: &[u8]) {
             let header = RuleMessage::parse(&created).expect("others can read it").header;
             assert_eq!(header.tos, rule.tos);
         }
-        // A delete says the same, so that no other rule matches.
+        // A delete has the same attributes, so that no other rule matches.
         message.clear();
         assert_eq!(codec::delete(&mut message, &rule, &codec::existing), Ok(()));
         assert_eq!(body(&message), created);
     }
 }
 
-/// The body of a message of a nexthop object. What it decodes to is in canonical form, and what can
-/// be encoded of it decodes to the same.
+/// The body of a nexthop object's message. A decoded object is canonical. If it can be encoded, it
+/// decodes to the same.
 pub fn nexthop(data: &[u8]) {
     let Ok(Some(nexthop)) = Nexthop::decode(data) else {
         return;

@@ -1,4 +1,4 @@
-//! What an agent with a backend reads: tokens, a desired state in a file, and its own records.
+//! Inputs of an agent with a backend: tokens, a desired state in a file, and its own records.
 
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ use trueup_reconcile::{MemoryLedger, PassInput, Source as _};
 
 use crate::journal::Disk;
 
-/// A token has one text, and none that is not signed passes.
+/// A token has only one text, and no unsigned token passes.
 pub fn token(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else {
         return;
@@ -29,7 +29,7 @@ pub fn token(data: &[u8]) {
     }
 }
 
-/// Of tokens with a good signature, only those for the journal and the time pass.
+/// Checks tokens with a good signature: only the right journal and time pass.
 fn all_signed(text: &str, approval: &Approval) {
     let gate = Gate::new("agent", |_, _| true);
     let terms = approval.terms();
@@ -43,7 +43,7 @@ fn all_signed(text: &str, approval: &Approval) {
     assert_eq!(check(terms.journal, terms.issued).is_ok(), is_valid);
 }
 
-/// A desired state that can be read needs nothing once it is there.
+/// If a desired state can be parsed, and is in place, nothing is left to do.
 pub fn desired(data: &[u8]) {
     match parse_json(data) {
         Ok(objects) => {
@@ -57,7 +57,7 @@ pub fn desired(data: &[u8]) {
     }
 }
 
-/// A backend that says nothing of any request, and counts those for a change.
+/// A backend that answers no request, and counts requests for changes.
 #[derive(Default)]
 struct Silent(Mutex<u32>);
 
@@ -78,8 +78,8 @@ impl Backend for &'static Silent {
 
 static SILENT: Silent = Silent(Mutex::new(0));
 
-/// Whatever is in the record of an operation in flight: recovery ends, begins nothing, and the
-/// operation is ended, waits, or is in doubt.
+/// Any record of an operation in flight: recovery ends and begins nothing, and the operation is
+/// ended, waits, or is in doubt.
 pub fn operation(data: &[u8]) {
     let disk = Disk::default();
     Journal::create_on(disk.clone()).expect("an empty disk");

@@ -8,9 +8,9 @@ use trueup_file::{
 use trueup_net::{Desired, Route};
 use trueup_world::{Acceptance, Entry, Hosts, ResourceKey, Revision};
 
-/// Reads a desired-state file. What it declares can be written, as TOML and as JSON, and reads the
-/// same; written once more it is the same text. What is taken for TOML or JSON is that to other
-/// parsers, and each diagnostic has a location in the file.
+/// Parses a desired-state file. Its declarations can be written, as TOML and as JSON, and parsed to
+/// the same; written again they give the same text. If it is accepted as TOML or JSON, other
+/// parsers accept it as well. Each diagnostic has a location in the file.
 pub fn file(data: &[u8]) {
     let tables = TableNames::default();
     let file = match File::parse("fuzzed", data, &tables) {
@@ -33,7 +33,7 @@ pub fn file(data: &[u8]) {
         }
     }
     commands_are_in_order(&file);
-    // What else is declared is not written, and a file has to say something.
+    // Other declarations are not written, and an empty file is refused.
     if file.desired == Desired::default() {
         return;
     }
@@ -48,8 +48,8 @@ pub fn file(data: &[u8]) {
     }
 }
 
-/// Checks that files and commands can be carried out one after the other: what each runs after is
-/// in the file, and none runs after itself.
+/// Checks that files and commands can be executed one after the other: each dependency is in the
+/// file, and none depends on itself.
 fn commands_are_in_order(file: &File) {
     let files = file.files.iter().flatten().map(|it| ("file", &*it.name, &it.after, &it.on));
     let execs = file.execs.iter().flatten().map(|exec| {
@@ -76,14 +76,14 @@ fn commands_are_in_order(file: &File) {
     }
 }
 
-/// Returns the canonical form, in which what follows from the rest is the same, written or not.
+/// Returns the canonical form, in which implied values are equal, written or not.
 fn plain(mut desired: Desired) -> Desired {
     let routes = desired.routes.take();
     desired.routes = routes.map(|routes| routes.iter().map(Route::canonical).collect());
     desired
 }
 
-/// Checks that the usual crates for TOML and JSON accept a file that was accepted here.
+/// Checks that the usual crates for TOML and JSON accept an accepted file.
 fn others_agree(data: &[u8]) {
     let text = std::str::from_utf8(data).expect("it was taken");
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -96,21 +96,21 @@ fn others_agree(data: &[u8]) {
     }
 }
 
-/// Returns the location behind the last character; a column more, as the fault may be that the file
-/// ends.
+/// Returns the location after the last character; one more column, as the error may be the file's
+/// end.
 fn end(data: &[u8]) -> Location {
     let line = data.iter().filter(|byte| **byte == b'\n').count() + 1;
     let longest = data.split(|byte| *byte == b'\n').map(<[u8]>::len).max();
     Location { line: line as u32, column: longest.unwrap_or(0) as u32 + 1 }
 }
 
-/// The collections of [`resource`].
+/// The collections for [`resource`].
 const COLLECTS: &str = "[world]\nstore = \"embedded\"\nhost = \"me\"\n\
     [[collect]]\nkind = \"route\"\nwithin = [ \"10.0.0.0/8\", \"fd00::/8\" ]\nlimit = 3\n\
     [[collect]]\nkind = \"route\"\nfrom = \"a\"\nwithin = [ \"10.0.0.0/8\" ]\ntable = 100\n";
 
-/// Accepts resources of other hosts, one a line: the first byte of a line says whose. None is lost,
-/// and each route is within what is collected.
+/// Accepts other hosts' resources, one a line: the first byte of a line selects the host. None is
+/// lost, and each route is within the collected prefixes.
 pub fn resource(data: &[u8]) {
     let file = File::parse("collects", COLLECTS.as_bytes(), &TableNames::default());
     let collects = file.expect("it is right").collects.unwrap_or_default();

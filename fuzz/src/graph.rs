@@ -1,9 +1,9 @@
-//! Records of a graph, as a ledger may give them back.
+//! Records of a graph, as a ledger may return them.
 
 use trueup_graph::{File, Record};
 
-/// What reads as a record is written and read again as the same one. What reads as a file's record
-/// is no panic, and no other bytes are taken for one.
+/// If bytes parse as a record, it is written and parsed again as the same. Parsing a file's record
+/// does not panic, and accepts no other bytes.
 pub fn graph(data: &[u8]) {
     if let Some(record) = Record::from_bytes(data) {
         let again = Record::from_bytes(&record.to_bytes());

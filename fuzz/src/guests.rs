@@ -1,11 +1,11 @@
-//! What the example with guests of QEMU reads: its file, keys of objects, and ids of tasks.
+//! Inputs of the example with QEMU guests: its file, keys of objects, and ids of tasks.
 
 use trueup_guests::file::File;
 use trueup_guests::key::Key;
 use trueup_guests::objects::desired;
 use trueup_guests::task::TaskId;
 
-/// A file that can be read declares objects with good keys; of another one the line is named.
+/// If a file parses, its objects have valid keys; otherwise the error names the line.
 pub fn guests(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else {
         return;

@@ -1,4 +1,4 @@
-//! The journal's file, as a disk may give it back: other bytes than were written, or fewer.
+//! The journal's file, as a disk may return it: with other bytes, or fewer.
 
 use std::io;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -8,12 +8,12 @@ use redb::{Builder, Database, ReadableTable as _, StorageBackend, TableDefinitio
 use trueup_journal::{Backoff, ErrorKind, Journal, Keep, LedgerScope, Start, Storage};
 use trueup_reconcile::{Claim, Ledger as _};
 
-/// First a byte. If it is even, the rest is a journal. If it is odd, the rest changes a good one:
-/// of four bytes three are an offset, from the most significant on, and the last is what the byte
-/// there is changed by; 0 cuts the journal off there.
+/// The first byte selects: if it is even, the rest is a journal; if it is odd, the rest changes a
+/// good one. Of each four bytes, three are an offset, the most significant first. The last changes
+/// the byte there; 0 cuts the journal off there.
 ///
-/// What opens is whole: of a good journal every record is there as it was written, and it can be
-/// written to. What does not open is an error.
+/// If it opens, it is complete: a good journal has every record as written, and can be written to.
+/// If it does not open, that is an error.
 pub fn journal(data: &[u8]) {
     let Some((&how, rest)) = data.split_first() else {
         return;
@@ -60,10 +60,10 @@ pub fn journal(data: &[u8]) {
     assert_eq!(ledger.last_applied(&key).expect("it opened"), Some(new));
 }
 
-/// First a byte that chooses a record of a good journal, but for the last number used, which all
-/// others depend on. The rest is its new value.
+/// The first byte selects a record of a good journal, except the last number used, on which all
+/// others depend. The rest is its new value.
 ///
-/// The journal opens and can be written to. All other records are there as they were written.
+/// The journal opens and can be written to. All other records are as written.
 pub fn record(data: &[u8]) {
     let Some((&which, value)) = data.split_first() else {
         return;
@@ -75,7 +75,7 @@ pub fn record(data: &[u8]) {
     replace(&disk, key, value);
     let journal = Journal::open_on(disk.clone()).expect("its checksums match");
     let mut out = Vec::new();
-    // What can be read, and then the error of what cannot.
+    // The readable part, and then the error for the rest.
     let exported = journal.export(&mut out);
     let out = String::from_utf8(out).expect("lines of text");
     let good = GOOD.records.as_deref().expect("it is good");
@@ -100,10 +100,10 @@ pub fn record(data: &[u8]) {
     assert!(journal.failure().is_none(), "one record made it read-only");
 }
 
-/// All that is in a journal, as lines; the error if it holds what cannot be read.
+/// Returns a journal's whole content as lines; the error if a part cannot be read.
 fn export(journal: &Journal) -> Result<String, ErrorKind> {
     let mut out = Vec::new();
-    // Every face meets it, too.
+    // Every view of the journal meets it, too.
     let _ = journal.scopes();
     let _ = journal.in_flight();
     let _ = journal.key(b"key");
@@ -112,7 +112,7 @@ fn export(journal: &Journal) -> Result<String, ErrorKind> {
     Ok(String::from_utf8(out).expect("lines of text"))
 }
 
-/// A journal with a little of everything in it.
+/// A journal with some of each kind of record.
 struct Good {
     bytes: Vec<u8>,
     records: Result<String, ErrorKind>,
@@ -149,7 +149,7 @@ static GOOD: LazyLock<Good> = LazyLock::new(|| {
 
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
 
-/// The keys of the records of a good journal, but for the last number used.
+/// The keys of a good journal's records, except the last number used.
 static KEYS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let disk = Disk(Arc::new(Mutex::new(GOOD.bytes.clone())));
     let transaction = database(&disk).begin_write().expect("it is good");
@@ -159,7 +159,7 @@ static KEYS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     keys.filter(|key| key != b"s").collect()
 });
 
-/// Replaces a record of a journal, behind the journal's back.
+/// Replaces a record of a journal without the journal's knowledge.
 fn replace(disk: &Disk, key: &[u8], value: &[u8]) {
     let transaction = database(disk).begin_write().expect("it is good");
     let mut table = transaction.open_table(RECORDS).expect("it is good");
@@ -174,7 +174,7 @@ fn database(disk: &Disk) -> Database {
     database.expect("it is good")
 }
 
-/// The database behind the header of a journal.
+/// The database after the header of a journal.
 #[derive(Debug)]
 struct Behind(Disk);
 
@@ -202,7 +202,7 @@ impl StorageBackend for Behind {
     }
 }
 
-/// Memory.
+/// A disk in memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Disk(Arc<Mutex<Vec<u8>>>);
 
@@ -212,7 +212,7 @@ impl Disk {
     }
 }
 
-/// What no disk here holds.
+/// More bytes than any disk here holds.
 const LIMIT: u64 = 1 << 26;
 
 impl Storage for Disk {

@@ -1,11 +1,11 @@
-//! What is fuzzed: each function takes whatever bytes a peer, a kernel or a file may hold, and
-//! panics where a promise is broken. That includes a panic of the code under test.
+//! The fuzz targets: each function takes any bytes that a peer, a kernel or a file may have, and
+//! panics if a promise is broken. That includes a panic of the code under test.
 //!
-//! `cargo fuzz run route` drives one with libFuzzer, on a nightly toolchain. On any other, `cargo
-//! test` drives all of them with the corpus and mutations of it, and `cargo run --bin route --
-//! FILE...` replays files, such as those that libFuzzer leaves behind.
+//! `cargo fuzz run route` runs one with libFuzzer, on a nightly toolchain. On any other, `cargo
+//! test` runs all of them with the corpus and mutations of it, and `cargo run --bin route --
+//! FILE...` replays files, such as those left by libFuzzer.
 //!
-//! Not for what takes a kernel: see the scenarios of `trueup-e2e`.
+//! For code that needs a kernel, see the scenarios of `trueup-e2e`.
 
 mod codec;
 mod control;
@@ -34,10 +34,10 @@ pub use socket::{ack, batch, dump, event};
 pub use sysctl::sysctl;
 pub use world::{grants, world};
 
-/// What takes bytes.
+/// A function to fuzz; it panics if a promise is broken.
 pub type Target = fn(&[u8]);
 
-/// Every target by name.
+/// Every target by name, as in `fuzz/fuzz_targets`.
 pub const TARGETS: [(&str, Target); 26] = [
     ("ack", ack),
     ("address", address),
@@ -67,7 +67,7 @@ pub const TARGETS: [(&str, Target); 26] = [
     ("world", world),
 ];
 
-/// Makes the `main` of a fuzz target out of one of the functions above.
+/// Makes the `main` of a fuzz target from one of the functions above.
 #[macro_export]
 macro_rules! target {
     ($target:path) => {

@@ -1,11 +1,11 @@
-//! Every target, fed with its corpus and with mutations of it: the same ones each time.
+//! Feeds every target its corpus and mutations of it, the same ones each time.
 
 use std::fs;
 use std::path::Path;
 
 use crate::TARGETS;
 
-/// Numbers without pattern (Knuth's 64-bit linear congruential generator).
+/// Numbers without a pattern (Knuth's 64-bit linear congruential generator).
 struct Numbers(u64);
 
 impl Numbers {
@@ -38,7 +38,7 @@ fn mutate(seed: &[u8], numbers: &mut Numbers) -> Vec<u8> {
     bytes
 }
 
-/// The files of a target's corpus, in the order of their names.
+/// Returns the files of a target's corpus, sorted by name.
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
     let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));

@@ -1,9 +1,8 @@
-//! Names of namespaces.
+//! Names of namespaces, from any bytes.
 
 use trueup_netlink::Namespace;
 
-/// Reads the name of a namespace. It is shown as it was written, and without a slash it names no
-/// path.
+/// Parses the name of a namespace. It is shown as written, and without a slash it names no path.
 pub fn namespace(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;

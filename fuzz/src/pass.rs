@@ -1,5 +1,5 @@
-//! Whole passes over a kernel and a ledger that say anything. What a pass may touch is worked out
-//! here a second time, as plainly as can be.
+//! Whole passes with a kernel and a ledger that return anything. The objects that a pass may touch
+//! are computed a second time here, as simply as possible.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use trueup_rtnl::{Options, Ownership, Report, Rtnl};
 use crate::script::{self, messages};
 use crate::socket::answer_dump;
 
-/// A file, a NUL, and a stream of messages as what the kernel holds: a whole pass. Every change is
-/// acknowledged and none comes about. The kernel is one that stores the markers of addresses and
-/// neighbours, and one that does not.
+/// A file, a NUL, and a stream of messages as the kernel's content: a whole pass. Every change is
+/// acknowledged and none takes effect. It runs on two kernels, with and without markers of
+/// addresses and neighbours.
 ///
-/// The pass ends, its report counts every op once, and nothing that is another writer's is touched.
+/// The pass ends, its report counts every op once, and no object of another writer is touched.
 pub fn pass(data: &[u8]) {
     let Some(case) = Case::read(data) else { return };
     let none = MemoryLedger::default();
@@ -41,7 +41,7 @@ impl Case {
             + report.declined().count()
             + report.pending().count();
         assert_eq!(report.ops().count(), ops, "one outcome for each");
-        // Nothing comes about, so what there was to do is still to be done.
+        // No change takes effect, so everything is still to be done.
         let nothing = ops == 0 && report.conflicts().is_empty() && report.doubts().is_empty();
         assert_eq!(report.converged(), nothing, "{report:?}");
         assert!(sent >= report.applied().count());
@@ -55,12 +55,12 @@ impl Case {
     }
 }
 
-/// A ledger, a NUL, and then as of [`pass`]. A line of the ledger is a key, a tab and a record; one
-/// that begins with `?` is an intent, and one with `-` the key of something that was to be removed.
+/// A ledger, a NUL, and then as for [`pass`]. A line of the ledger is a key, a tab and a record; a
+/// line that begins with `?` is an intent, and one with `-` the key of an intended removal.
 ///
-/// A ledger of which a part cannot be read, or contradicts itself, ends the pass before it changes
-/// anything. Otherwise only what bears our marker is touched, or what a record is about and is
-/// still as it was recorded.
+/// If part of a ledger cannot be read, or contradicts itself, the pass ends before it changes
+/// anything. Otherwise it only touches objects with our marker, and objects that are still as
+/// recorded.
 pub fn ledger(data: &[u8]) {
     let Some((ledger, case)) = halves(data) else {
         return;
@@ -113,8 +113,8 @@ pub fn ledger(data: &[u8]) {
     }
 }
 
-/// Returns true if a record is of the kind of object that its key says. Links are told by name and
-/// index in both.
+/// Returns true if a record has the kind of object in its key. Both identify links by name and
+/// index.
 fn is_about(object: &Value, key: &Value) -> bool {
     let kind = Kind::ALL.map(Kind::name).into_iter();
     let mut both = kind.filter(|kind| key.get(kind).is_some() && object.get(kind).is_some());
@@ -126,29 +126,29 @@ fn is_about(object: &Value, key: &Value) -> bool {
     }
 }
 
-/// Keys and what was last applied to them, or meant to be.
+/// Keys, each with the outcome last applied or intended.
 type Claims = Vec<Entry>;
 
 /// An entry of a ledger.
 #[derive(Clone)]
 struct Entry {
-    /// The key.
+    /// The key, as the object that it names.
     about: Value,
-    /// Nothing where it was to be removed.
+    /// Null for an intended removal.
     record: Value,
-    /// It was meant, and what became of that is not known.
+    /// True for an intent without an outcome.
     is_open: bool,
 }
 
-/// What is declared, and what the kernel holds.
+/// The declared state, and the kernel's content.
 struct Case {
     file: File,
     options: Options,
     stream: Arc<[u8]>,
 }
 
-/// Returns the options that the settings of a file name, without a grace. `None` for a reserved
-/// protocol, which that of a file that was read never is.
+/// Returns the options from a file's settings, without a grace. `None` for a reserved protocol,
+/// which a parsed file never has.
 pub fn options(settings: &Settings) -> Option<Options> {
     let options = Options::default()
         .with_protocol(settings.protocol)
@@ -175,8 +175,8 @@ impl Case {
         Some(Case { file, options, stream })
     }
 
-    /// Runs a pass on a kernel that `stores` all markers, or not. What it sends is held against the
-    /// claims. The report, and how much was sent.
+    /// Runs a pass on a kernel that `stores` all markers, or not, and checks its messages against
+    /// the claims. Returns the report, and the number of messages.
     fn run(&self, ledger: &MemoryLedger, claims: Claims, stores: bool) -> Option<(Report, usize)> {
         let sent = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&sent);
@@ -195,8 +195,8 @@ impl Case {
     }
 }
 
-/// What a kernel that checks strictly, and stores the markers, says to the dumps by which it is
-/// asked about them.
+/// Returns the error text of a kernel with strict checking and markers, for the dumps that ask
+/// about markers.
 fn words_on_markers(request: &Header, body: &[u8]) -> Option<&'static str> {
     let (fixed, marker) = match request.kind {
         codec::address::GET => (8, 11),
@@ -210,7 +210,7 @@ fn words_on_markers(request: &Header, body: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// What may be changed.
+/// The objects that may be changed.
 struct Allowed {
     stream: Arc<[u8]>,
     options: Options,
@@ -219,7 +219,7 @@ struct Allowed {
 }
 
 impl Allowed {
-    /// The kernel, which tells of each change that it is asked for.
+    /// Returns the kernel, which calls `changes` for each requested change.
     fn kernel(self, changes: impl Fn() + Send + Sync + 'static) -> Namespace {
         script::namespace(move |request: &Header, body: &[u8]| {
             if request.flags & NLM_F_DUMP == NLM_F_DUMP {
@@ -229,7 +229,7 @@ impl Allowed {
                     None => answer_dump(&self.stream, request, body),
                 };
             }
-            // A request to hear of changes: there are none but ours. And one that only asks.
+            // A request to listen: only we make changes. Or a request that only reads.
             if request.kind == 0 {
                 return Vec::new();
             }
@@ -245,8 +245,8 @@ impl Allowed {
         })
     }
 
-    /// Returns true if a change touches only what is ours by its marker or by a record, or is not
-    /// there. What is taken is another writer else's, and in its place.
+    /// Returns true if the changed object is ours by its marker or a record, or does not exist. An
+    /// overridden object is another writer's with the same key.
     fn is_allowed(&self, request: &Header, body: &[u8]) -> bool {
         let (rows, _) = messages(&self.stream);
         let rows = |new| rows.iter().filter(move |row| row.header.kind == new).map(|row| row.body);
@@ -258,7 +258,7 @@ impl Allowed {
                 rows(codec::link::NEW).filter_map(|row| codec::link::decode(row).ok()?);
             links.any(|(link, _)| u64::from(link.index) == index && json!(link.name) == *name)
         };
-        /// Whether the object of the request, if it can be known, is one of the rows, and ours.
+        /// Returns true if the request's object, as far as known, is one of the rows, and ours.
         macro_rules! is_ours {
             ($decode:path, $new:path, $kind:expr) => {{
                 let asked = $decode(body).ok().flatten().expect("we wrote it");
@@ -276,7 +276,7 @@ impl Allowed {
                             None => *about == json!(key),
                         };
                         let recorded = &entry.record["object"][$kind.name()]["protocol"];
-                        // Of what was meant to bear a mark, it is not stored.
+                        // This kernel does not store the intended marker.
                         let unmarked = entry.is_open && !stored && protocol == 0;
                         is_it && (*recorded == json!(protocol) || unmarked)
                     })
@@ -302,7 +302,7 @@ impl Allowed {
             neighbour::NEW | neighbour::DELETE => {
                 is_ours!(Neighbour::decode, neighbour::NEW, Kind::Neighbour)
             }
-            // What must exist is set up, whosever it is.
+            // A link that must exist may be anyone's, and is set up.
             link::NEW | link::GET => true,
             link::DELETE => {
                 let index = body.get(4..8).and_then(|bytes| bytes.first_chunk::<4>());
@@ -310,7 +310,7 @@ impl Allowed {
                 self.claims.iter().any(|entry| {
                     let about = &entry.about["link"];
                     let is_it = about["index"] == json!(index) && is_named(index, &about["name"]);
-                    // What was taken is restored.
+                    // An overridden link is restored, not deleted.
                     is_it && entry.record.get("former").is_none()
                 })
             }

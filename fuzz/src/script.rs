@@ -1,4 +1,4 @@
-//! A peer in place of the kernel: it answers every request out of bytes that are given.
+//! A peer in place of the kernel, which answers every request from given bytes.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use trueup_netlink::wire::{HEADER_LEN, Header, NLMSG_ERROR, NLMSG_NOOP, align};
 use trueup_netlink::{Connect, Group, Namespace, Transport};
 
-/// What the peer answers to a request: datagrams, in their order.
+/// The peer's answers to a request: datagrams, in order.
 pub(crate) trait Answer: Send + Sync + 'static {
     fn answer(&self, request: &Header, body: &[u8]) -> Vec<Vec<u8>>;
 }
@@ -19,8 +19,8 @@ impl<F: Fn(&Header, &[u8]) -> Vec<Vec<u8>> + Send + Sync + 'static> Answer for F
     }
 }
 
-/// A namespace in which each request is answered so. What a datagram holds is sent message by
-/// message; the messages' headers make sense, being ours.
+/// Returns a namespace in which `answer` answers each request. A datagram is split into its
+/// messages; their headers are valid, as we wrote them.
 pub(crate) fn namespace(answer: impl Answer) -> Namespace {
     Namespace::through(Arc::new(Peer(Arc::new(answer))))
 }
@@ -46,7 +46,7 @@ impl Connect for Peer {
 struct Script {
     answer: Arc<dyn Answer>,
     queue: Mutex<VecDeque<Vec<u8>>>,
-    /// Never polled: who waits for nothing does not poll.
+    /// Never polled, as the socket never waits.
     readable: io::Stderr,
 }
 
@@ -60,7 +60,7 @@ impl Transport for Script {
     }
 
     fn join(&mut self, _: Group) -> io::Result<()> {
-        // What a peer says unasked, it says to whoever joins.
+        // A peer's unasked messages go to any listener.
         let nothing = Header { length: 0, kind: 0, flags: 0, sequence: 0, port: 0 };
         let said = self.answer.answer(&nothing, &[]);
         self.queue().extend(said);
@@ -84,7 +84,7 @@ impl Transport for Script {
         while let Some(header) = Header::read(rest) {
             let length = header.length as usize;
             let said = match header.kind {
-                // What a socket says when it is opened.
+                // A socket sends this when it is opened.
                 NLMSG_NOOP => vec![acknowledgement(header.sequence)],
                 _ => self.answer.answer(&header, &rest[HEADER_LEN..length]),
             };
@@ -118,14 +118,14 @@ impl AsFd for Script {
     }
 }
 
-/// The kernel's word for a request that it carried out.
+/// Returns the kernel's acknowledgement of a request.
 pub(crate) fn acknowledgement(request: u32) -> Vec<u8> {
     let header = Header { length: 0, kind: NLMSG_ERROR, flags: 0, sequence: 0, port: 0 };
     let body = &[0; 20];
     Raw { header, body }.answering(request)
 }
 
-/// "It is invalid", in words, to the request of a sequence number.
+/// Returns `EINVAL` with a text, as the answer to the request with a sequence number.
 pub(crate) fn refusal(request: u32, words: &str) -> Vec<u8> {
     const EINVAL: i32 = 22;
     const NLM_F_CAPPED: u16 = 0x100;
@@ -147,15 +147,15 @@ pub(crate) fn refusal(request: u32, words: &str) -> Vec<u8> {
     Raw { header, body }.answering(request)
 }
 
-/// A message as it stands in a stream.
+/// A message as it is in a stream.
 pub(crate) struct Raw<'a> {
     pub(crate) header: Header,
     pub(crate) body: &'a [u8],
 }
 
 impl Raw<'_> {
-    /// The message as the answer to a request: sequence number 0 stands for that of the request,
-    /// any other for one that is none of ours.
+    /// Returns the message as an answer to a request: sequence number 0 stands for the request's,
+    /// any other for a request that is not ours.
     pub(crate) fn answering(&self, request: u32) -> Vec<u8> {
         const NONE_OF_OURS: u32 = 1 << 31;
         self.numbered(match self.header.sequence {
@@ -164,7 +164,7 @@ impl Raw<'_> {
         })
     }
 
-    /// The message with another sequence number, padded.
+    /// Returns the message with another sequence number, padded.
     pub(crate) fn numbered(&self, sequence: u32) -> Vec<u8> {
         let header =
             Header { length: (HEADER_LEN + self.body.len()) as u32, sequence, ..self.header };
@@ -174,8 +174,8 @@ impl Raw<'_> {
     }
 }
 
-/// The messages of a stream, and what follows the last that is whole. Written apart from the walk
-/// that is under test.
+/// Returns the messages of a stream, and the rest after the last whole one. It is written apart
+/// from the walk under test.
 pub(crate) fn messages(mut stream: &[u8]) -> (Vec<Raw<'_>>, &[u8]) {
     let mut all = Vec::new();
     while let Some(header) = Header::read(stream.get(..HEADER_LEN).unwrap_or(&[])) {

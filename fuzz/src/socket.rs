@@ -1,5 +1,5 @@
-//! What a socket makes of a kernel that says anything: dumps, events, acknowledgements. What it may
-//! conclude is worked out here a second time, as plainly as can be. For whole passes see
+//! A socket with a kernel that sends anything: dumps, events, acknowledgements. The permitted
+//! conclusions are computed a second time here, as simply as possible. For whole passes see
 //! [`crate::pass`].
 
 use std::collections::BTreeSet;
@@ -20,11 +20,11 @@ use trueup_observe::{Incomplete, Monitor, Observer, ReadScope, WatchScope};
 
 use crate::script::{self, Raw, messages};
 
-/// A stream of messages as the kernel's answer to one request, each in a datagram of its own or
-/// all in one. Sequence number 0 in the stream stands for that of the request.
+/// A stream of messages as the kernel's answer to one request, each in a separate datagram or all
+/// in one. Sequence number 0 in the stream stands for the request's.
 ///
-/// The request succeeded if the kernel says so, and failed with the kernel's errno otherwise;
-/// words and places are those of the first answer.
+/// The request succeeded if the kernel says so, and otherwise failed with the kernel's errno; text
+/// and offset are from the first answer.
 pub fn ack(data: &[u8]) {
     let Some((&how, stream)) = data.split_first() else {
         return;
@@ -55,7 +55,7 @@ pub fn ack(data: &[u8]) {
             read(error.kernel().expect("the kernel's"), &request);
             assert!(error.to_string().contains(&errno.to_string()));
         }
-        // It broke off before, or there was none, or it holds no errno.
+        // The answer ended before, was missing, or has no errno.
         (Err(error), errno) => {
             let kinds = [ErrorKind::Malformed, ErrorKind::Timeout];
             assert!(kinds.contains(&error.kind()), "{error}, {errno:?}");
@@ -63,13 +63,13 @@ pub fn ack(data: &[u8]) {
     }
 }
 
-/// An errno of an answer as a positive number, if it holds one.
+/// Returns the errno of an answer as a positive number, if it has one.
 fn errno(body: &[u8]) -> Option<i32> {
     let bytes = body.first_chunk::<4>()?;
     Some(i32::from_ne_bytes(*bytes).saturating_abs())
 }
 
-/// The attribute that the kernel objects to is one of the request.
+/// Checks that the attribute to which the kernel objects is one of the request.
 fn read(error: &KernelError, request: &[u8]) {
     assert!(error.message().is_none_or(|words| !words.contains('\0')));
     let Some(attribute) = error.attribute().map(|(_, path)| path) else {
@@ -79,13 +79,13 @@ fn read(error: &KernelError, request: &[u8]) {
     for (depth, kind) in attribute.iter().enumerate() {
         match Attrs::new(level).find(*kind) {
             Some(payload) => level = payload,
-            // An array of structs looks like attributes that it has not.
+            // An array of structs can look like attributes that the request does not have.
             None => assert!(depth > 0, "{attribute:?}"),
         }
     }
 }
 
-/// A request with attributes in attributes.
+/// Returns a request with nested attributes.
 fn request(which: u8) -> Vec<u8> {
     let mut buffer = Vec::new();
     let prefix = |text: &str| text.parse::<Prefix>().expect("a prefix");
@@ -113,11 +113,11 @@ fn request(which: u8) -> Vec<u8> {
     buffer
 }
 
-/// A stream of messages as the kernel's answers to a batch, in one datagram. The sequence number
-/// in the stream is the position in the batch.
+/// A stream of messages as the kernel's answers to a batch, in one datagram. The sequence number in
+/// the stream is the position in the batch.
 ///
-/// Every message has exactly one outcome, a lost answer is never a success, and whoever asks for
-/// echoes is told what came.
+/// Every message has exactly one outcome, a lost answer is never a success, and echoes reach a
+/// caller that asked for them.
 pub fn batch(data: &[u8]) {
     let Some((&how, stream)) = data.split_first() else {
         return;
@@ -125,7 +125,7 @@ pub fn batch(data: &[u8]) {
     let count = usize::from(how % 8) + 1;
     let given: Arc<[u8]> = stream.into();
     let namespace = script::namespace(move |request: &Header, _: &[u8]| {
-        // All requests are carried out before any answer is read, and the last asks for one.
+        // The kernel executes all requests before any answer is read, and the last asks for one.
         if request.flags & NLM_F_ACK == 0 {
             return Vec::new();
         }
@@ -192,7 +192,7 @@ pub fn batch(data: &[u8]) {
 }
 
 /// A datagram of the kernel's events. All whole messages arrive, an incomplete one is reported, and
-/// each can be decoded or is refused. An event that cannot be read makes everything dirty.
+/// each is decoded or refused. An unreadable event makes everything dirty.
 pub fn event(data: &[u8]) {
     let given: Arc<[u8]> = data.into();
     let namespace = script::namespace(move |_: &Header, _: &[u8]| vec![given.to_vec()]);
@@ -237,10 +237,10 @@ pub fn event(data: &[u8]) {
     }
 }
 
-/// A stream of messages as what the kernel holds. Each dump answers with those of its kind, and
-/// with all that are of no kind, be it an early end or an error.
+/// A stream of messages as the kernel's content. Each dump answers with the messages of its kind,
+/// and all messages of no kind, such as an early end or an error.
 ///
-/// What is called complete is: every row of it was read, and none was lost on the way.
+/// If a result is called complete, every row was read, and none was lost on the way.
 pub fn dump(data: &[u8]) {
     let given: Arc<[u8]> = data.into();
     let namespace =
@@ -262,7 +262,7 @@ pub fn dump(data: &[u8]) {
     assert_eq!(whole().expect("as before"), snapshot);
 }
 
-/// Returns how many objects of a kind a stream holds; `None` when any was lost.
+/// Returns the number of a kind's objects in a stream; `None` if any was lost.
 fn held<K: KindCodec>(stream: &[u8]) -> Option<usize> {
     let mut count = 0;
     for query in K::dumps(&ReadScope::whole(), true) {
@@ -272,7 +272,7 @@ fn held<K: KindCodec>(stream: &[u8]) -> Option<usize> {
             let (rows, rest) = messages(&datagram);
             for row in rows {
                 if row.header.sequence != header.sequence {
-                    // Left over from something else.
+                    // Left over from another request.
                     continue;
                 }
                 if row.header.flags & NLM_F_DUMP_INTR != 0 {
@@ -281,7 +281,8 @@ fn held<K: KindCodec>(stream: &[u8]) -> Option<usize> {
                 match row.header.kind {
                     NLMSG_NOOP => {}
                     NLMSG_DONE => {
-                        // What a dump's function returned: only below 0 is it an error.
+                        // The return value of the kernel's dump function: only negative values are
+                        // errors.
                         let bytes = row.body.first_chunk::<4>()?;
                         match i32::from_ne_bytes(*bytes) {
                             0.. => break 'dump,
@@ -301,8 +302,8 @@ fn held<K: KindCodec>(stream: &[u8]) -> Option<usize> {
     Some(count)
 }
 
-/// What a peer that holds the messages of a stream answers to a dump request: in the first datagram
-/// the rows, in the second the end.
+/// Returns the answer to a dump request by a peer that holds a stream's messages: the rows in the
+/// first datagram, the end in the second.
 pub(crate) fn answer_dump(stream: &[u8], request: &Header, asked: &[u8]) -> Vec<Vec<u8>> {
     let mut row_types = Vec::new();
     each_kind!(K => row_types.push(K::NEW));
@@ -341,7 +342,7 @@ fn watchful(namespace: &Namespace) -> Observer {
 
 fn quick(namespace: &Namespace) -> Socket {
     let mut socket = Socket::open(namespace).expect("a peer that answers");
-    // All that it says it has said at once.
+    // The peer sends everything at once.
     socket.set_timeout(Duration::ZERO);
     socket
 }

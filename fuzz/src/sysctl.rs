@@ -1,4 +1,4 @@
-//! Keys and values of sysctls, and a pass over one of them.
+//! Keys and values of sysctls, and a pass over one.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use trueup_reconcile::{MemoryLedger, PassInput, Report as _, Source as _};
 use trueup_sysctl::{Desired, Files, Key, Namespace, Options, Sysctl, Value};
 
-/// Of three lines the first is a key, the second what it is to be, and the rest what it is.
+/// Three lines: a key, the desired value, and the rest is the present value.
 ///
-/// What is taken for a key is shown as what is taken for the same key, and its file is below
-/// `/proc/sys/net`. What is taken for a value is one line. A pass over the two ends with what is
-/// desired, a second one writes nothing, and once nothing is desired any more the value is what it
-/// was, where it was text.
+/// An accepted key is shown as text that is accepted as the same key, and its file is below
+/// `/proc/sys/net`. An accepted value is one line. A pass over the two ends with the desired value,
+/// and a second one writes nothing. Once no value is desired, the previous value returns, if it was
+/// text.
 pub fn sysctl(data: &[u8]) {
     let mut parts = data.splitn(3, |byte| *byte == b'\n');
     let mut text = || std::str::from_utf8(parts.next().unwrap_or_default()).ok();
@@ -70,7 +70,7 @@ fn pass(key: Key, value: Value, now: &[u8]) {
     }
 }
 
-/// The text of a value that keeps what is written, and how often it was.
+/// A file with a value that keeps writes, and their number.
 #[derive(Clone)]
 struct OneFile(Arc<Mutex<(Vec<u8>, u32)>>);
 

@@ -1,4 +1,4 @@
-//! Keys and values that another host may write into the store, malformed ones among them.
+//! Keys and values that another host may write into the store, malformed ones included.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use trueup_world::{
     World, Write, grants_public_key,
 };
 
-/// The ranges that keys are written into, and the longest key behind them.
+/// The ranges of keys to write, each with the longest key in it.
 const RANGES: [&str; 7] = [
     "/t/resources/*/",
     "/t/resources/a/",
@@ -18,8 +18,8 @@ const RANGES: [&str; 7] = [
     "/t/shared/strings/s",
 ];
 
-/// A range, a key in it, a zero, and a value: whatever they are, a host reads all that is of
-/// others, and what it cannot read is an error of the kind malformed.
+/// A range, a key in it, a zero byte, and a value. A host reads everything from others, and for
+/// unreadable entries reports an error of the kind malformed.
 pub fn world(data: &[u8]) {
     let [range, rest @ ..] = data else { return };
     let range = RANGES[usize::from(*range) % RANGES.len()];
@@ -49,7 +49,7 @@ pub fn world(data: &[u8]) {
         let count = collected.resources.len() + collected.malformed.len();
         assert_eq!(count, 2, "it is either a resource or malformed");
     }
-    // A key has one name: what was read is written to the same key, and nowhere else.
+    // A key has one name: what was read is written to the same key only.
     for (key, resource) in collected.resources {
         if key.exporter != "a" {
             continue;
@@ -79,8 +79,8 @@ pub fn world(data: &[u8]) {
     }
 }
 
-/// A list of grants, as an operator writes it or as the store has it: what is read is signed, and
-/// read again as the same; what is not signed grants nothing.
+/// A list of grants, as an operator writes it or as the store has it. A parsed list is signed, and
+/// read again as the same; an unsigned one grants nothing.
 pub fn grants(data: &[u8]) {
     const SECRET: [u8; 32] = [1; 32];
     let check = GrantsCheck::new(&grants_public_key(&SECRET)).expect("a public key");
@@ -92,7 +92,7 @@ pub fn grants(data: &[u8]) {
     let Ok(list) = Grants::read_list(data, begins, Duration::from_secs(60)) else {
         return;
     };
-    // A list of many short prefixes is longer than what it was read from, and may be too long.
+    // A list of many short prefixes is longer than its input, and may be too long.
     let Ok(signed) = list.sign(&SECRET) else {
         return;
     };

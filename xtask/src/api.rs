@@ -1,5 +1,5 @@
-//! `cargo xtask api`: the documentation without a warning, and the public API of each crate,
-//! compared with the text that is checked in as `crates/*/*/api.txt`. A change of the API shows as a
+//! `cargo xtask api`: builds the documentation, which must have no warning, and compares each
+//! crate's public API with the committed text `crates/*/*/api.txt`. A change of the API shows as a
 //! change of that file.
 
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use crate::packages::{Package, public};
 use crate::programs::workspace;
 use crate::tools::{Result, at, cargo, joined, output, read, root, run_and_show};
 
-/// The crates that may have a part in the public API, apart from trueup's own.
+/// Foreign crates whose types may be part of the public API.
 const ALLOWED: [&str; 7] = [
     "alloc",
     "core",
@@ -27,11 +27,11 @@ const ALLOWED: [&str; 7] = [
     "futures_core",
 ];
 
-/// Compares, or with `--write` writes the files.
+/// Compares the files, or writes them with `--write`.
 ///
 /// # Errors
 ///
-/// What rustdoc warns of in any crate of the workspace, and each API that is another.
+/// Warnings of rustdoc for any crate in the workspace, and each API that differs.
 pub(crate) fn run(write: bool) -> Result<()> {
     if let Some(other) = other_toolchain()? {
         document("", Path::new("rustdoc"))?;
@@ -80,8 +80,8 @@ pub(crate) fn run(write: bool) -> Result<()> {
     joined(&errors)
 }
 
-/// Returns the version of rustc where it is not the one that `rust-toolchain.toml` names: rustdoc's
-/// form is another with each.
+/// Returns the version of rustc if it differs from the one in `rust-toolchain.toml`: rustdoc's
+/// format changes with each version.
 fn other_toolchain() -> Result<Option<String>> {
     let text = read(&root().join("rust-toolchain.toml"))?;
     let version = output(Command::new("rustc").arg("--version").current_dir(root()))?;
@@ -97,11 +97,11 @@ fn document(flags: &str, rustdoc: &Path) -> Result<()> {
     run_and_show(doc.args(workspace()?)).1
 }
 
-/// Returns a rustdoc that writes what it knows of a crate as JSON.
+/// Returns the path of a rustdoc that writes its data on a crate as JSON.
 fn rustdoc() -> Result<PathBuf> {
     let rustdoc = root().join("target/rustdoc-json");
-    // The form is not stable: the variable lets the stable toolchain write it. It must not reach
-    // cargo, which would build all dependencies again.
+    // The format is not stable: the variable lets the stable toolchain write it. It must not reach
+    // cargo, which would then rebuild all dependencies.
     let script = "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n";
     at(&rustdoc, fs::create_dir_all(root().join("target")))?;
     crate::tools::write(&rustdoc, script)?;
@@ -109,7 +109,7 @@ fn rustdoc() -> Result<PathBuf> {
     Ok(rustdoc)
 }
 
-/// The public items in such a file, a line each.
+/// Returns the public items in a JSON file, one a line.
 fn items(json: &Path) -> Result<Vec<String>> {
     let api: PublicApi = Builder::from_rustdoc_json(json)
         .omit_blanket_impls(true)
@@ -119,12 +119,12 @@ fn items(json: &Path) -> Result<Vec<String>> {
     Ok(api.items().map(ToString::to_string).collect())
 }
 
-/// The path of a public module.
+/// Returns the path in the line of a public module.
 fn module(line: &str) -> Option<String> {
     line.strip_prefix("pub mod ").map(str::to_owned)
 }
 
-/// The lines as they are checked in: what a trait says already is not repeated for each type that
+/// Returns the lines as committed: methods of a trait are not repeated for each type that
 /// implements it.
 fn text(lines: &[String], modules: &BTreeSet<String>) -> String {
     let mut known = BTreeSet::new();
@@ -147,7 +147,7 @@ fn text(lines: &[String], modules: &BTreeSet<String>) -> String {
             continue;
         }
         let line = public_paths(line, modules);
-        // What implements a trait comes with the type, and with the trait again.
+        // Implementations of a trait are listed with the type, and again with the trait.
         if known.insert(line.clone()) {
             text.push_str(&line);
             text.push('\n');
@@ -156,8 +156,7 @@ fn text(lines: &[String], modules: &BTreeSet<String>) -> String {
     text
 }
 
-/// A line without the private modules in the paths of trueup's crates: where a type is defined may
-/// change.
+/// Removes private modules from the paths in trueup's crates: the place of a definition may change.
 fn public_paths(line: &str, modules: &BTreeSet<String>) -> String {
     let mut rest = line;
     let mut public = String::new();
@@ -184,7 +183,7 @@ fn public_paths(line: &str, modules: &BTreeSet<String>) -> String {
     public + rest
 }
 
-/// The crates in an API's text that may not be in it.
+/// Returns the crates in an API's text that it must not contain.
 fn foreign(text: &str) -> BTreeSet<&str> {
     text.split(|letter: char| !letter.is_alphanumeric() && !['_', ':'].contains(&letter))
         .filter_map(|path| path.split_once("::"))
@@ -194,7 +193,7 @@ fn foreign(text: &str) -> BTreeSet<&str> {
         .collect()
 }
 
-/// The lines that are in one text alone.
+/// Returns the lines that only one text has.
 fn difference(file: &Path, old: &str, new: &str) -> String {
     let (before, after): (BTreeSet<_>, BTreeSet<_>) =
         (old.lines().collect(), new.lines().collect());

@@ -1,6 +1,7 @@
-//! `cargo xtask bench`: builds the benchmarks, and the peers that they are compared with, in
-//! release mode, and has the benchmarks (`benches/src/compare.rs`) run them in turn. Its options
-//! are passed on. Some works are commands of their own, which measure more than one figure.
+//! `cargo xtask bench`: builds the benchmarks, and the programs that they are compared with, in
+//! release mode, and runs the benchmarks (`benches/src/compare.rs`), which make the programs take
+//! turns. It passes its options on. Some works are separate commands, which measure more than one
+//! figure.
 
 use std::fs;
 use std::process::Command;
@@ -8,17 +9,17 @@ use std::process::Command;
 use crate::programs::{Program, executables, find};
 use crate::tools::{Result, at, cargo, need_ip, root, show_and_run};
 
-/// The benchmarks, and the command that they measure.
+/// The packages of the benchmarks, and of the command that they measure.
 const BENCHES: [&str; 4] = ["--package", "trueup-benches", "--package", "trueup-cli"];
 const PROGRAMS: [&str; 8] =
     ["--bin", "bench", "--bin", "works", "--bin", "container", "--bin", "trueup"];
-/// Works that are commands of their own, and the option that tells each where a program is.
+/// Works that are separate commands, each with the program it needs and the option for its path.
 const COMMANDS: [(&str, &str, &str); 2] =
     [("daemon", "--trueup", "cli/trueup"), ("containers", "--agent", "benches/container")];
-/// A workspace of its own: nothing else needs what is in it.
+/// A separate workspace: nothing else needs its dependencies.
 const PEERS: [&str; 2] = ["--manifest-path", "benches/peers/Cargo.toml"];
 
-/// Runs it.
+/// Builds the programs, and runs the benchmark.
 pub(crate) fn run(options: &[String]) -> Result<()> {
     need_ip()?;
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
@@ -34,17 +35,17 @@ pub(crate) fn run(options: &[String]) -> Result<()> {
             bench.arg("--command").arg(peer.path);
         }
     }
-    // The figures of earlier runs, which `--write` writes as well.
+    // Earlier runs' figures, which `--write` writes as well.
     let target = root().join("target");
     at(&target, fs::create_dir_all(&target))?;
     bench.arg("--record").arg(target.join("bench.json"));
     show_and_run(bench.arg("--docs").arg(root().join("docs")).args(options))
 }
 
-/// A command of its own, and the options for it.
+/// A work that is a separate command, and the options for it.
 type OfItsOwn<'a> = ((&'static str, &'static str, &'static str), Vec<&'a str>);
 
-/// The command among the options that is one of its own, if one is named.
+/// Returns the separate command named in the options; `None` if there is none.
 fn command_of_its_own<'a>(options: &[&'a str]) -> Result<Option<OfItsOwn<'a>>> {
     for command in COMMANDS {
         let named = ["--work", command.0];
@@ -59,7 +60,7 @@ fn command_of_its_own<'a>(options: &[&'a str]) -> Result<Option<OfItsOwn<'a>>> {
     Ok(None)
 }
 
-/// Builds for release, and returns the programs.
+/// Builds in release mode, and returns the programs.
 fn build(what: &[&str]) -> Result<Vec<Program>> {
     executables(cargo(&["build", "--release"]).args(what))
 }

@@ -1,9 +1,9 @@
-//! `cargo xtask counts`: how many instructions diff and codec execute for an item, counted under
-//! valgrind and compared with `benches/counts.toml`. Unlike times they are the same from run to
-//! run, and on a busy machine: a slowdown fails at the change that brings it.
+//! `cargo xtask counts`: counts the instructions of diff and codec for each item, under valgrind,
+//! and compares them with `benches/counts.toml`. Unlike times, they are the same in each run, even
+//! on a busy machine: a slowdown fails at the change that causes it.
 //!
-//! The program that is counted, `benches/counts`, does a work for so many rounds. What a round
-//! takes is what more rounds take than one.
+//! The counted program, `benches/counts`, does a work for a number of rounds. The cost of a round
+//! is the difference between a run of several rounds and a run of one.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -20,13 +20,12 @@ use crate::tools::{
 const FILE: &str = "benches/counts.toml";
 const REWRITE: &str = "cargo xtask counts --write";
 const VALGRIND: Tool = Tool { program: "valgrind", package: "valgrind" };
-/// By how much a work may take more than the file says, in percent. What hash seeds change is less
-/// than a tenth.
+/// The permitted excess over the file's value, in percent. Hash seeds change less than a tenth.
 const TOLERANCE: f64 = 5.0;
-/// Rounds beyond the first, over which what one takes is averaged.
+/// Rounds beyond the first, over which the cost of one is averaged.
 const ROUNDS: u32 = 2;
 const TARGET: &str = "target/counts";
-/// The profile that is counted, whatever the workspace's own or the environment say.
+/// The profile of the counted program, independent of the workspace's profile and the environment.
 const PROFILE: [&str; 7] = [
     r#"profile.counts.inherits="release""#,
     "profile.counts.codegen-units=1",
@@ -37,10 +36,10 @@ const PROFILE: [&str; 7] = [
     "profile.counts.opt-level=3",
 ];
 
-/// Runs it.
+/// Counts the works, and compares the counts or writes them.
 pub(crate) fn run(write: bool) -> Result<()> {
     if let Err(missing) = need(&[VALGRIND]) {
-        // Who works on something else need not have it.
+        // Only these need valgrind; other developers may not have it.
         if write || env::var_os("CI").is_some_and(|ci| ci == "true") {
             return Err(missing);
         }
@@ -55,14 +54,14 @@ pub(crate) fn run(write: bool) -> Result<()> {
     compare(&Counts::parse(&read(&path)?)?, &counted)
 }
 
-/// What was counted, and with which compiler.
+/// The counts, and the compiler that they hold for.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Counts {
-    /// Its version.
+    /// The compiler's version.
     rustc: String,
-    /// What it compiles for.
+    /// The compiler's host triple.
     host: String,
-    /// For an item of each work, to a tenth.
+    /// The instructions for each item of a work, with one decimal.
     instructions: BTreeMap<String, f64>,
 }
 
@@ -81,7 +80,7 @@ impl Counts {
     }
 }
 
-/// Prints all, and fails for what takes too many.
+/// Prints all counts, and fails if a work exceeds its limit.
 fn compare(kept: &Counts, counted: &Counts) -> Result<()> {
     if kept.host != counted.host {
         println!("counts: NOT COMPARED: {FILE} is of {}, this is {}", kept.host, counted.host);
@@ -119,14 +118,14 @@ fn compare(kept: &Counts, counted: &Counts) -> Result<()> {
     joined(&wrong)
 }
 
-/// Builds the program, and counts all that it lists.
+/// Builds the program, and counts all works that it lists.
 fn count() -> Result<BTreeMap<String, f64>> {
     let mut build = cargo(&["build", "--package", "trueup-counts"]);
     build.args(["--profile", "counts", "--target-dir", TARGET]);
     for setting in PROFILE {
         build.args(["--config", setting]);
     }
-    // Flags from outside, such as for the machine's own processor, change what is counted.
+    // Flags from outside, such as for the local processor, change the counts.
     build.env_remove("CARGO_ENCODED_RUSTFLAGS");
     show_and_run(build.env("RUSTFLAGS", ""))?;
     let program = root().join(TARGET).join("counts/trueup-counts");
@@ -143,10 +142,10 @@ fn count() -> Result<BTreeMap<String, f64>> {
     Ok(counts)
 }
 
-/// All instructions of a run.
+/// Returns the instructions of a whole run.
 fn collected(program: &Path, work: &str, rounds: u32) -> Result<u64> {
     let mut command = Command::new(find(VALGRIND.program)?);
-    // The environment lies on the stack, and shifts what is there.
+    // The environment is on the stack, and shifts its content.
     command.env_clear().current_dir("/");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
     command.arg(program).args([work, &rounds.to_string()]);
@@ -161,7 +160,7 @@ fn read_collected(said: &str) -> Option<u64> {
     number.split_whitespace().next()?.parse().ok()
 }
 
-/// A line of `rustc -vV`.
+/// Returns the value of a line in `rustc -vV`.
 fn rustc(what: &str) -> Result<String> {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     crate::nightly::line_of(&output(Command::new(rustc).arg("-vV"))?, what)

@@ -1,10 +1,10 @@
-//! `cargo xtask demo`: the programs that show trueup at work: those of `crates/test/e2e`, one host or
-//! with `--world` several of them, and with `--guests` that of `examples/guests`.
+//! `cargo xtask demo`: runs the programs that demonstrate trueup: from `crates/test/e2e` with one
+//! host, or with `--world` several of them, and with `--guests` from `examples/guests`.
 
 use crate::etcd;
 use crate::tools::{self, QEMU, Result, cargo, need_ip, show_and_run};
 
-/// Runs one.
+/// Builds and runs one demonstration.
 pub(crate) fn run(world: bool, short: bool, guests: bool) -> Result<()> {
     // A demo starts the other program, which `cargo run` would not build.
     let (package, demo, other) = if guests {

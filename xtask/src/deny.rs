@@ -1,5 +1,5 @@
-//! `cargo xtask deny`: licences, sources, duplicates and known vulnerabilities of the dependencies,
-//! by cargo-deny and `deny.toml`.
+//! `cargo xtask deny`: checks the dependencies' licences, sources, duplicates and known
+//! vulnerabilities, with cargo-deny and `deny.toml`.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use crate::tools::{Result, install, output, root, show_and_run};
 
 const VERSION: &str = "0.20.2";
 
-/// Checks all that needs no network, and the advisories where their database can be had.
+/// Checks everything that needs no network, and the advisories if their database is available.
 pub(crate) fn run() -> Result<()> {
     let program = install("cargo-deny", VERSION)?;
     let [mut here, mut online] =

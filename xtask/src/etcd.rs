@@ -1,6 +1,6 @@
-//! What `trueup-etcd` needs beside Rust: `protoc` with Google's own definitions to be built, and
-//! `etcd` and libfaketime for tests. Where that is missing, the crate is left out, with the
-//! features of that name in others, and named.
+//! The requirements of `trueup-etcd` outside Rust: `protoc` with Google's own definitions for the
+//! build, and `etcd` and libfaketime for tests. If they are missing, the crate is left out, with
+//! the features of that name in other crates, and named.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,10 +8,10 @@ use std::process::Command;
 use crate::packages::{self, Package};
 use crate::tools::{self, Result, find, succeeds};
 
-/// The crate.
+/// The package name of the crate.
 pub(crate) const PACKAGE: &str = "trueup-etcd";
 
-/// Root installs what is missing. Prints what is left out then.
+/// Installs missing packages if run as root. Prints the parts that are still left out.
 pub(crate) fn need() -> Result<()> {
     if tools::can_install() {
         need_all()?;
@@ -27,28 +27,28 @@ pub(crate) fn need() -> Result<()> {
     Ok(())
 }
 
-/// Root installs what is missing.
+/// Installs missing packages if run as root.
 ///
 /// # Errors
 ///
-/// Another user, and what it is.
+/// Names the missing packages, for any other user.
 pub(crate) fn need_all() -> Result<()> {
     tools::need_packages(missing)
 }
 
-/// True if it can be built here.
+/// Returns true if the crate can be built here.
 pub(crate) fn can_build() -> bool {
     let mut protoc = Command::new("protoc");
-    // Debian has the definitions in a package of their own.
+    // Debian has the definitions in a separate package.
     succeeds(protoc.args(["--descriptor_set_out=/dev/null", "google/protobuf/descriptor.proto"]))
 }
 
-/// True if its tests can be run here.
+/// Returns true if the crate's tests can be run here.
 pub(crate) fn can_test() -> bool {
     can_build() && find("etcd").is_ok() && has_clock()
 }
 
-/// Returns the options with which cargo builds all that needs no etcd, with all other features.
+/// Returns cargo's options to build everything that needs no etcd, with all other features.
 pub(crate) fn left_out() -> Result<Vec<String>> {
     let mut features = packages::features()?;
     let of_etcd = format!("{PACKAGE}/");
@@ -57,18 +57,18 @@ pub(crate) fn left_out() -> Result<Vec<String>> {
     Ok(words.map(str::to_owned).to_vec())
 }
 
-/// True if a package can be built here with all features: a feature `etcd` needs the crate.
+/// Returns true if a package can be built here with all features: a feature `etcd` needs the crate.
 pub(crate) fn can_build_all_of(package: &Package) -> bool {
     let needs_it = package.name == PACKAGE || package.features.iter().any(|it| it == "etcd");
     !needs_it || can_build()
 }
 
-/// True if a test program of this name runs members of etcd.
+/// Returns true if a test program with this name runs members of etcd.
 pub(crate) fn is_test(program: &str) -> bool {
     program.starts_with("etcd/") || program == "e2e/world"
 }
 
-/// True if a test can give a process another wall clock.
+/// Returns true if libfaketime is installed, with which a test can change a process's wall clock.
 fn has_clock() -> bool {
     let library =
         format!("/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH);

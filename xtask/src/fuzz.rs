@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz`: the targets of `fuzz/` under libFuzzer, one after another, each for a time.
-//! What they find on the way stays below `target/fuzz`; the corpus in the repository grows by hand,
+//! `cargo xtask fuzz`: runs the targets of `fuzz/` under libFuzzer, one after another, each for a
+//! time. Their own corpus stays below `target/fuzz`; the corpus in the repository grows by hand,
 //! from `--seeds` and from findings.
 
 use std::fs;
@@ -26,7 +26,7 @@ pub(crate) struct Options {
     pub(crate) targets: Vec<String>,
 }
 
-/// Runs it. Returns what came of it, in one line.
+/// Runs the targets. Returns the results in one line.
 pub(crate) fn run(options: &Options) -> Result<String> {
     if options.seeds {
         return seeds().map(|()| "seeds recorded".to_owned());
@@ -53,14 +53,14 @@ pub(crate) fn run(options: &Options) -> Result<String> {
     Ok(format!("{all} executions of {} targets, {seconds} s each: no finding", targets.len()))
 }
 
-/// Records the running kernel's own words.
+/// Records the running kernel's messages as the corpus.
 fn seeds() -> Result<()> {
     need_ip()?;
     let package = ["--package", "trueup-fuzz", "--example", "seeds"];
     show_and_run(cargo(&["run", "--quiet"]).args(package))
 }
 
-/// The names of all targets, in their order.
+/// Returns the names of all targets, sorted.
 pub(crate) fn targets() -> Result<Vec<String>> {
     let paths = entries(&root().join("fuzz/fuzz_targets"))?;
     let names = paths.iter().filter_map(|path| path.file_stem());
@@ -68,7 +68,7 @@ pub(crate) fn targets() -> Result<Vec<String>> {
 }
 
 impl Options {
-    /// Returns how long each target runs, and which.
+    /// Returns the time of each target in seconds, and the targets.
     fn chosen(&self, all: Vec<String>) -> Result<(u64, Vec<String>)> {
         if let Some(other) = self.targets.iter().find(|name| !all.contains(name)) {
             return Err(format!("no fuzz target {other:?}: there are {}", all.join(", ")));
@@ -79,9 +79,9 @@ impl Options {
     }
 }
 
-/// Runs one target; what it said, and whether it found something.
+/// Runs one target; returns its output, and true if it found something.
 fn drive(target: &str, seconds: u64) -> Result<(String, bool)> {
-    // libFuzzer writes what it finds worth keeping into the first folder.
+    // libFuzzer writes interesting inputs into the first directory.
     let work = root().join("target/fuzz/corpus").join(target);
     at(&work, fs::create_dir_all(&work))?;
     let (work, corpus) = (work.to_string_lossy(), format!("fuzz/corpus/{target}"));
@@ -89,16 +89,16 @@ fn drive(target: &str, seconds: u64) -> Result<(String, bool)> {
     let mut command = nightly::cargo(&["fuzz", "run", target, &work, &corpus]);
     command.args(["--", &time, "-print_final_stats=1", "-timeout=10", "-rss_limit_mb=4096"]);
     let (log, ended) = run_within(&mut command, &format!("fuzz-{target}"), Duration::MAX);
-    // A target that never ran found nothing, and is no success either.
+    // A target that never ran found nothing, and is a failure, too.
     Ok((log, ended.is_err()))
 }
 
-/// What libFuzzer says of a run.
+/// Figures in libFuzzer's output of a run.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Numbers {
     executions: u64,
     seconds: u64,
-    /// Edges of the program that were taken.
+    /// The covered edges of the program.
     coverage: u64,
 }
 
@@ -118,12 +118,12 @@ impl Numbers {
     }
 }
 
-/// The number after a word of a line.
+/// Returns the number after a word in a line.
 fn after(line: &str, word: &str) -> Option<u64> {
     line.split_once(word)?.1.split_whitespace().next()?.parse().ok()
 }
 
-/// The lines of a log that say what was found: from the panic on, without its backtrace.
+/// Returns the lines of a log with the finding: from the panic on, without its backtrace.
 fn finding_of(log: &str) -> String {
     const TELLING: [&str; 9] = [
         "panicked at",

@@ -1,6 +1,6 @@
-//! `cargo xtask kinds`: the places that match over four and more kinds of objects by hand. Each is
-//! one more place that a new kind has to be added to; the registry
-//! (`crates/kernel/net/src/kinds/registry.rs`) is there to do without.
+//! `cargo xtask kinds`: lists the places that match over four and more kinds of objects by hand.
+//! Each of them needs a change for a new kind; the registry
+//! (`crates/kernel/net/src/kinds/registry.rs`) avoids that.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use syn::visit::Visit;
 
 use crate::tools::{Result, files, read, root};
 
-/// So many such places are allowed.
+/// The number of such places that are permitted.
 #[cfg(test)]
 const ALLOWED: usize = 4;
-/// From so many kinds on a match counts.
+/// The number of kinds from which a match counts.
 const MANY: usize = 4;
 const KINDS: [&str; 6] = ["Link", "Address", "Neighbour", "Route", "Rule", "Nexthop"];
 const ENUMS: [&str; 3] = ["Kind", "Object", "ObjectKey"];
 
-/// Lists the places.
+/// Prints the places, and their number.
 pub(crate) fn run(sources: Option<PathBuf>) -> Result<()> {
     let places = places(&sources.unwrap_or_else(root))?;
     for (file, line, kinds) in &places {
@@ -28,7 +28,7 @@ pub(crate) fn run(sources: Option<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// File, line and number of kinds of each such match in the crates' sources.
+/// Returns file, line and number of kinds of each such match in the crates' sources.
 fn places(root: &Path) -> Result<Vec<(PathBuf, usize, usize)>> {
     let mut places = Vec::new();
     for path in files(&root.join("crates"))? {
@@ -52,7 +52,7 @@ fn is_production(path: &Path) -> bool {
         && !parts.any(|part| matches!(part, "tests" | "tests.rs" | "test" | "examples"))
 }
 
-/// The matches of a file, with their lines and how many kinds their arms name.
+/// The matches in a file, with their lines and the number of kinds in their arms.
 #[derive(Default)]
 struct Matches {
     found: Vec<(usize, usize)>,
@@ -76,7 +76,7 @@ impl Visit<'_> for Matches {
     }
 }
 
-/// The kinds that a pattern names: `Object::Route(_)`, `Kind::Route`, `ObjectKey::Route(_)` and the
+/// The kinds named in a pattern: `Object::Route(_)`, `Kind::Route`, `ObjectKey::Route(_)` and the
 /// like.
 #[derive(Default)]
 struct Named {

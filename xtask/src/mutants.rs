@@ -1,7 +1,8 @@
-//! `cargo xtask mutants`: small changes to the code, one at a time, made by cargo-mutants; some
-//! test has to fail for each. A run takes a sample, another one each day, as all of them take days.
+//! `cargo xtask mutants`: cargo-mutants makes small changes to the code, one at a time. For each, a
+//! test must fail. A run takes a sample, another one each day, as all mutants take days.
 //!
-//! What no test notices is explained in `xtask/mutants.toml`, or is an error.
+//! If no test notices a mutant, it needs an explanation in `xtask/mutants.toml`; otherwise it is an
+//! error.
 
 use std::fs;
 use std::time::{Duration, SystemTime};
@@ -11,17 +12,17 @@ use crate::tools::{Result, install, line, output, read, root};
 
 const VERSION: &str = "27.1.0";
 const EXPLAINED: &str = "xtask/mutants.toml";
-/// About so many mutants are in a sample.
+/// The approximate number of mutants in a sample.
 const SAMPLE: usize = 30;
-/// What cargo-mutants ends with once it has tried its mutants: all were caught, some were missed,
-/// some ran into the timeout.
+/// The exit codes of cargo-mutants after it has tried its mutants: all were caught, some were
+/// missed, some ran into the timeout.
 const TRIED: [i32; 3] = [0, 2, 3];
 
 /// The tests of a whole agent, on the kernel and on its model.
 const AGENT: [&str; 7] = ["--lib", "--test", "kernel", "--test", "scenarios", "--test", "simulate"];
 
-/// Files, and the tests of packages that have to notice what is changed in them, as words for
-/// cargo-mutants and for cargo.
+/// Files to change, and the packages and tests that must notice, as arguments for cargo-mutants and
+/// for cargo.
 pub(crate) struct Group {
     pub(crate) name: &'static str,
     files: &'static str,
@@ -75,12 +76,13 @@ pub(crate) const GROUPS: [Group; 9] = [
     group("ledger", "crates/kernel/rtnl/src/ownership/**", &["trueup-rtnl", "trueup-e2e"], &AGENT),
 ];
 
-/// Runs a sample, today's by default: of all groups, or of those named. Returns what came of it, in one line.
+/// Runs a sample, by default today's, of all groups or of those named. Returns the results in one
+/// line.
 pub(crate) fn run(sample: Option<usize>, names: &[String]) -> Result<String> {
     let seed = sample.unwrap_or_else(today);
     let explained = Explained::read()?;
     let program = install("cargo-mutants", VERSION)?;
-    // Files are changed in place, so that little is built again: in a copy.
+    // Change a copy in place, so that little is rebuilt.
     let tree = root().join("target/mutants/tree");
     copy_tree(&tree)?;
     let mut sum = Sum::default();
@@ -92,7 +94,8 @@ pub(crate) fn run(sample: Option<usize>, names: &[String]) -> Result<String> {
             let mut command = std::process::Command::new(&program);
             command.arg("mutants").args(["--dir".as_ref(), tree.as_os_str()]);
             command.args(["--file", group.files]);
-            // Flags are disjoint, so that both give the same; and what is only shown to people.
+            // Skip flags, as disjoint bits give the same result with both operators; and output for
+            // users.
             command.args(["--exclude-re", r"replace \| with \^ in"]);
             command.args(["--exclude-re", "impl (fmt::)?(Debug|Display) for"]);
             command
@@ -107,7 +110,7 @@ pub(crate) fn run(sample: Option<usize>, names: &[String]) -> Result<String> {
             .arg("--output")
             .arg(&folder)
             .env("CARGO_TARGET_DIR", root().join("target/mutants/build"))
-            // What was built of one mutant in part is never linked with another.
+            // Never link the partial build of one mutant with another.
             .env("CARGO_INCREMENTAL", "0")
             .env("PROPTEST_RNG_SEED", "116");
         for package in group.packages {
@@ -143,13 +146,13 @@ pub(crate) fn run(sample: Option<usize>, names: &[String]) -> Result<String> {
     sum.verdict(seed)
 }
 
-/// The number of the day: each has another sample.
+/// Returns the number of the day since the epoch: each day has another sample.
 fn today() -> usize {
     let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or(Duration::ZERO);
     (since.as_secs() / (24 * 60 * 60)) as usize
 }
 
-/// What came of a sample.
+/// The results of a sample.
 #[derive(Default)]
 struct Sum {
     all: usize,
@@ -192,7 +195,7 @@ impl Explained {
         explained.collect::<Result<_>>().map(Explained)
     }
 
-    /// The reason of a mutant, such as `crates/a/src/b.rs:190:17: replace < with <= in c`.
+    /// Returns the reason for a mutant, such as `crates/a/src/b.rs:190:17: replace < with <= in c`.
     fn reason(&self, mutant: &str) -> Option<&str> {
         let mutant = without_place(mutant);
         let found = self.0.iter().find(|(explained, _)| *explained == mutant);
@@ -200,7 +203,7 @@ impl Explained {
     }
 }
 
-/// A mutant without line and column, which other changes move.
+/// Returns a mutant's text without line and column, which other changes move.
 fn without_place(mutant: &str) -> String {
     let mut parts = mutant.splitn(4, ':');
     match (parts.next(), parts.nth(2)) {

@@ -1,23 +1,24 @@
-//! The nightly toolchain beside the one that runs this: libFuzzer, the sanitizers and Miri need it.
+//! The nightly toolchain, in addition to the one in use: libFuzzer, the sanitizers and Miri need
+//! it.
 
 use std::process::Command;
 
 use crate::tools::{Result, output, path_with_tools, root, succeeds};
 
-/// The nightly toolchain's cargo, in the workspace's root.
+/// Returns a command that runs the nightly toolchain's cargo in the workspace's root.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new("rustup");
     command
         .args(["run", "nightly", "cargo"])
         .args(args)
-        // That of the toolchain that runs this.
+        // Set for the toolchain in use.
         .env_remove("CARGO")
         .env("PATH", path_with_tools())
         .current_dir(root());
     command
 }
 
-/// Makes sure that there is one.
+/// Fails unless a nightly toolchain is installed.
 pub(crate) fn need() -> Result<()> {
     answers(&["--version"]).then_some(()).ok_or_else(|| {
         "there is no nightly toolchain: run `rustup toolchain install nightly --profile minimal`"
@@ -25,18 +26,18 @@ pub(crate) fn need() -> Result<()> {
     })
 }
 
-/// Returns true if its cargo can do that.
+/// Returns true if the nightly cargo knows this command.
 pub(crate) fn answers(args: &[&str]) -> bool {
     succeeds(&mut cargo(args))
 }
 
-/// The machine that it builds for, as rustc names it.
+/// Returns the host triple of its rustc.
 pub(crate) fn host() -> Result<String> {
     let rustc = ["run", "nightly", "rustc", "-vV"];
     line_of(&output(Command::new("rustup").args(rustc))?, "host")
 }
 
-/// A line of what `rustc -vV` says.
+/// Returns the value of a line in `rustc -vV`.
 pub(crate) fn line_of(said: &str, what: &str) -> Result<String> {
     let mut lines = said.lines();
     let found = lines.find_map(|line| line.strip_prefix(what)?.strip_prefix(": "));

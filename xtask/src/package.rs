@@ -1,6 +1,6 @@
-//! `cargo xtask package`: each public crate as its users get it. Every crate alone with each of its
-//! features, the oldest Rust, the documentation as docs.rs builds it, the packages, and a crate
-//! outside the workspace that is built on them.
+//! `cargo xtask package`: checks each public crate in the form that its users get. It builds every
+//! crate alone with each of its features, on the oldest Rust, the documentation as docs.rs does,
+//! the packages, and a crate outside the workspace on these packages.
 
 use std::env;
 use std::fs;
@@ -13,11 +13,11 @@ use crate::packages::{Package, public};
 use crate::steps::Steps;
 use crate::tools::{Result, at, cargo, need_ip, output, root, show_and_run, succeeds, write};
 
-/// Where packages are written and built. Cargo takes a package of one version for the same,
-/// whatever is in it: no build may last.
+/// The directory in which packages are written and built. Cargo treats two packages with the same
+/// version as equal, whatever their content, so no build may stay.
 const BUILT: &str = "target/publish";
 
-/// Runs it.
+/// Runs all checks, one after the other.
 pub(crate) fn run() -> Result<()> {
     need_ip()?;
     etcd::need()?;
@@ -35,7 +35,7 @@ pub(crate) fn run() -> Result<()> {
     steps.end()
 }
 
-/// Builds each crate alone: in a build of several a feature that one asks for is there for all.
+/// Builds each crate alone: in a build of several, a feature requested by one is enabled for all.
 fn features(packages: &[Package]) -> Result<()> {
     for package in packages {
         let mut sets: Vec<Vec<&str>> = vec![vec![]];
@@ -53,14 +53,14 @@ fn features(packages: &[Package]) -> Result<()> {
     Ok(())
 }
 
-/// Builds the crates on the Rust that their manifests name, where rustup has it or can get it.
+/// Builds the crates on the Rust version in their manifests, if rustup has it or can get it.
 fn oldest(packages: &[Package]) -> Result<()> {
     let Some(version) = packages.first().map(|package| &package.rust_version) else {
         return Ok(());
     };
     let mut check = Command::new("rustup");
     check.args(["run", version, "cargo", "check", "--quiet"]);
-    // Not the toolchain that runs this.
+    // Do not use the current toolchain.
     check.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN");
     if !has_toolchain(version, None) {
         let home = root().join("target/rustup");
@@ -93,8 +93,8 @@ fn has_toolchain(version: &str, home: Option<&Path>) -> bool {
     succeeds(&mut rustc)
 }
 
-/// Builds the documentation with the flags of docs.rs, on nightly where there is one: features are
-/// shown beside what needs them only there.
+/// Builds the documentation with the flags of docs.rs, on nightly if installed: only nightly shows
+/// which feature an item needs.
 fn documentation(packages: &[Package]) -> Result<()> {
     let words = ["doc", "--quiet", "--no-deps", "--lib", "--all-features"];
     let (mut doc, flags) = match nightly::need() {
@@ -108,19 +108,19 @@ fn documentation(packages: &[Package]) -> Result<()> {
     show_and_run(doc.env("RUSTDOCFLAGS", flags))
 }
 
-/// Packages all crates, and builds each package on those that it depends on.
+/// Packages all crates, and builds each package on the packages that it depends on.
 fn publish(packages: &[Package]) -> Result<()> {
     let _ = fs::remove_dir_all(root().join(BUILT));
     forget(packages);
-    // What is not committed yet is packaged, too.
+    // Include uncommitted changes.
     let words = ["publish", "--workspace", "--dry-run", "--allow-dirty"];
     let published = show_and_run(cargo(&words).args(["--target-dir", BUILT]));
     forget(packages);
     published
 }
 
-/// Removes what cargo unpacked of earlier packages of ours, which it would take for the new ones.
-/// Its folders of registries on this machine begin with a hyphen, where others have a host's name.
+/// Removes the unpacked content of our earlier packages, which cargo would take for the new ones.
+/// Cargo's directories for local registries begin with a hyphen, the others with the host's name.
 fn forget(packages: &[Package]) {
     let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo"));
     let Some(home) = env::var_os("CARGO_HOME").map(PathBuf::from).or(home) else {
@@ -141,7 +141,7 @@ fn forget(packages: &[Package]) {
     }
 }
 
-/// Runs and tests the crate in `xtask/consumer` on what the packages hold, out of the workspace.
+/// Runs and tests the crate in `xtask/consumer` on the packages' content, outside the workspace.
 fn consumer(packages: &[Package]) -> Result<()> {
     let folder = env::temp_dir().join(format!("trueup-consumer-{}", std::process::id()));
     let result = copy(packages, &folder).and_then(|()| {
@@ -159,19 +159,19 @@ fn consumer(packages: &[Package]) -> Result<()> {
     result
 }
 
-/// Copies the packages and the crate that uses them into a folder.
+/// Copies the packages, and the crate that uses them, into a directory.
 fn copy(packages: &[Package], folder: &Path) -> Result<()> {
     at(folder, fs::create_dir_all(folder))?;
     let mut copy = Command::new("cp");
     copy.arg("-R").arg(root().join("xtask/consumer"));
     let mut config = "[patch.crates-io]\n".to_owned();
     for Package { name, version, .. } in packages {
-        // What cargo unpacked of the package, to build it.
+        // The package's content, which cargo unpacked to build it.
         copy.arg(root().join(BUILT).join(format!("package/{name}-{version}")));
         config += &format!("{name}.path = \"../{name}-{version}\"\n");
     }
     output(copy.arg(folder))?;
-    // The versions of dependencies that all tests ran with.
+    // Use the same versions of dependencies as in all tests.
     let consumer = folder.join("consumer");
     at(&consumer, fs::copy(root().join("Cargo.lock"), consumer.join("Cargo.lock")))?;
     at(&consumer, fs::create_dir_all(consumer.join(".cargo")))?;

@@ -1,4 +1,4 @@
-//! The crates that are published, as cargo knows them.
+//! The published crates, by cargo's metadata.
 
 use std::path::PathBuf;
 
@@ -11,14 +11,14 @@ pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) rust_version: String,
-    /// The folder of its manifest.
+    /// The directory of its manifest.
     pub(crate) folder: PathBuf,
-    /// The name of its library in Rust: the CLI has none.
+    /// The name of its library in Rust; `None` for the CLI.
     pub(crate) library: Option<String>,
     pub(crate) features: Vec<String>,
 }
 
-/// Returns the workspace's public crates, by name.
+/// Returns the workspace's public crates, sorted by name.
 pub(crate) fn public() -> Result<Vec<Package>> {
     let members = members()?.into_iter();
     let mut public: Vec<Package> = members
@@ -41,7 +41,7 @@ pub(crate) fn features() -> Result<Vec<String>> {
     Ok(all)
 }
 
-/// Returns what cargo says of each member of the workspace.
+/// Returns cargo's metadata on each member of the workspace.
 fn members() -> Result<Vec<Value>> {
     let text = output(&mut cargo(&["metadata", "--no-deps", "--format-version=1"]))?;
     let mut metadata: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;

@@ -1,5 +1,4 @@
-//! Tests of the pages: the paths and links that they have lead somewhere, and their lists are those
-//! of the code.
+//! Tests of the pages: their paths and links have targets, and their lists agree with the code.
 
 mod blocks;
 mod lists;
@@ -12,7 +11,7 @@ use crate::tools::{files, read, root};
 
 const REPOSITORY: &str = "https://github.com/trueup/trueup/blob/main/";
 
-/// The folders with which a path in backticks begins.
+/// The beginnings of paths in backticks.
 const FOLDERS: [&str; 6] = ["crates/", "docs/", "xtask/", "benches/", "fuzz/", "examples/"];
 
 #[test]
@@ -54,7 +53,8 @@ fn every_link_leads_somewhere() {
         let links = text.split("](").skip(1);
         for (link, _) in links.filter_map(|rest| rest.split_once(')')) {
             let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
-            // Pages that a registry shows as well name others of the repository in full.
+            // Pages that a registry also shows link to others of the repository with full
+            // addresses.
             let target = match path.strip_prefix(REPOSITORY) {
                 Some(path) => root().join(path),
                 None if path.contains("://") || path.contains(['\n', ' ']) => continue,
@@ -113,7 +113,7 @@ fn pages() -> Vec<Page> {
     pages
 }
 
-/// Returns the text of all sources below folders.
+/// Returns the text of all sources below some directories.
 fn code(folders: &[&str]) -> String {
     let all = folders.iter().flat_map(|folder| files(&root().join(folder)).unwrap());
     all.filter(|path| path.extension().is_some_and(|it| it == "rs"))
@@ -121,7 +121,7 @@ fn code(folders: &[&str]) -> String {
         .collect()
 }
 
-/// The anchor of a heading, as the pages' readers make it.
+/// Returns a heading's anchor, as websites form it.
 fn leads(line: &str) -> String {
     let Some(heading) = line.strip_prefix('#') else {
         return String::new();

@@ -1,11 +1,11 @@
 //! `cargo xtask plant`: breaks each invariant on purpose in a scratch copy, one line at a time, and
-//! looks whether the scenarios notice and name it, and whether the simulation finds it by itself. A
-//! suite that passes with a fault planted proves nothing.
+//! checks that the scenarios notice and name it, and the simulation finds it by itself. A suite
+//! that passes with a planted fault proves nothing.
 //!
 //! The faults are patches under `crates/test/e2e/plants/`, named after the invariant's number:
-//! `3-*.patch` breaks the third. One that the model kernel cannot bring about begins with a line
-//! that says why. One of a crate that no scenario runs begins with a line that names the test
-//! program that has to notice it, and is named after the crate: `queue-*.patch`.
+//! `3-*.patch` breaks the third. If the model kernel cannot bring a fault about, the patch begins
+//! with a line that says why. If no scenario runs the crate, the patch begins with a line with the
+//! test program that must notice, and is named after the crate: `queue-*.patch`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,28 +20,28 @@ use crate::tools::{
 };
 
 const PLANTS: &str = "crates/test/e2e/plants";
-/// So begins a patch whose fault only scenarios can show, and then comes why.
+/// The beginning of a patch whose fault only scenarios can show; the reason follows.
 const SCENARIOS_ALONE: &str = "For the scenarios alone: ";
-/// So begins a patch whose fault a test program has to notice: its name follows. That of a
-/// library's own tests is the crate's: `graph`.
+/// The beginning of a patch whose fault a test program must notice; its name follows. A library's
+/// own tests have the crate's name: `graph`.
 const PROGRAM: &str = "For the test program ";
 const INVARIANTS: u32 = 9;
-/// The two programs, which are all that is built of a copy.
+/// The two programs built from a copy.
 const SCENARIOS: &str = "e2e/scenarios";
 const SIMULATION: &str = "e2e/simulate";
 const TARGETS: [&str; 4] = ["--test", "scenarios", "--test", "simulate"];
-/// So many steps the simulation has to find a fault in.
+/// The number of steps in which the simulation must find a fault.
 const STEPS: &str = "3000000";
-/// How long each of the two may run: with a fault in it a pass may never end. Without one the
-/// scenarios take half a minute.
+/// The time limits of the two: with a fault a pass may never end. Without one the scenarios take
+/// half a minute.
 const SCENARIOS_END: Duration = Duration::from_secs(10 * 60);
 const SIMULATION_ENDS: Duration = Duration::from_secs(15 * 60);
-/// How long a test program may run. Without a fault it takes seconds.
+/// The time limit of a test program. Without a fault it takes seconds.
 const PROGRAM_ENDS: Duration = Duration::from_secs(5 * 60);
-/// After so many seconds a scenario has failed.
+/// The time limit of a scenario in seconds.
 const SCENARIO_SECONDS: &str = "45";
 
-/// A fault.
+/// A fault to plant, from a patch.
 struct Plant {
     patch: PathBuf,
     name: String,
@@ -51,13 +51,13 @@ struct Plant {
 }
 
 impl Plant {
-    /// The test program that has to notice it, such as `queue/model` or `graph`: else scenarios
-    /// have to that name the invariant, and the simulation.
+    /// Returns the test program that must notice it, such as `queue/model` or `graph`. If `None`,
+    /// the scenarios must notice and name the invariant, and the simulation must find it.
     fn program(&self) -> Option<&str> {
         self.text.strip_prefix(PROGRAM)?.split([':', '\n']).next()
     }
 
-    /// Has it in the tree while something is done.
+    /// Applies the patch to the tree while `act` runs.
     fn planted<T>(&self, tree: &Path, act: impl FnOnce() -> Result<T>) -> Result<T> {
         git_apply(tree, &self.patch, &[])?;
         let done = act();
@@ -66,7 +66,8 @@ impl Plant {
     }
 }
 
-/// Runs it; with numbers and names of crates, for those alone. Returns the results in one line.
+/// Plants all faults, or only those of the named invariants and crates. Returns the results in one
+/// line.
 pub(crate) fn run(only: &[String]) -> Result<String> {
     let mut all = plants()?;
     all.retain(|plant| only.is_empty() || only.contains(&plant.breaks));
@@ -90,7 +91,7 @@ pub(crate) fn run(only: &[String]) -> Result<String> {
 
 type Run = fn(&Path, &[Plant]) -> Result<String>;
 
-/// Builds a test program, and returns whether it passes.
+/// Builds a test program, and returns true if it passes.
 fn passes(tree: &Path, program: &str) -> Result<bool> {
     let package = format!("trueup-{program}");
     let target = program.split_once('/').map(|(_, target)| ["--test", target]);
@@ -101,7 +102,7 @@ fn passes(tree: &Path, program: &str) -> Result<bool> {
     Ok(run_one(&built, program, PROGRAM_ENDS)?.1.is_ok())
 }
 
-/// Plants the faults that test programs have to notice.
+/// Plants the faults that test programs must notice.
 fn run_programs(tree: &Path, plants: &[Plant]) -> Result<String> {
     let programs: BTreeSet<_> = plants.iter().filter_map(Plant::program).collect();
     for program in programs {
@@ -122,7 +123,7 @@ fn run_programs(tree: &Path, plants: &[Plant]) -> Result<String> {
     Ok(format!("{} faults, each noticed by its test program", plants.len()))
 }
 
-/// Plants the faults that scenarios have to notice.
+/// Plants the faults that scenarios must notice.
 fn run_scenarios(tree: &Path, plants: &[Plant]) -> Result<String> {
     need_ip()?;
     println!("without a fault:");
@@ -167,8 +168,7 @@ fn run_scenarios(tree: &Path, plants: &[Plant]) -> Result<String> {
     ))
 }
 
-/// The faults in the order of their invariants, of which each has one at least, then those of
-/// crates.
+/// Returns the faults by their invariants, each of which must have one, then those of crates.
 fn plants() -> Result<Vec<Plant>> {
     let mut plants = Vec::new();
     for patch in entries(&root().join(PLANTS))? {
@@ -186,15 +186,15 @@ fn plants() -> Result<Vec<Plant>> {
     }
 }
 
-/// Brings a copy of the tree up to date, as far as git would take its files. What is equal stays
-/// untouched, so that little is built again; what is no longer there goes.
+/// Updates a copy of the tree with all files that git would take. Equal files stay untouched, so
+/// little is rebuilt; files that are gone are deleted.
 pub(crate) fn copy_tree(tree: &Path) -> Result<()> {
     let mut list = Command::new("git");
     list.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
     let mut kept = BTreeSet::new();
     for file in output(list.current_dir(root()))?.split('\0') {
         let (from, to) = (root().join(file), tree.join(file));
-        // Deleted, and not committed yet.
+        // The file was deleted, and that is not committed yet.
         if !from.is_file() {
             continue;
         }
@@ -210,7 +210,8 @@ pub(crate) fn copy_tree(tree: &Path) -> Result<()> {
 }
 
 fn git_apply(tree: &Path, patch: &Path, more: &[&str]) -> Result<()> {
-    // The copy lies in the repository's own folder, and is none: git is reported where it ends.
+    // The copy is inside the repository's directory, but no repository itself: this is where git
+    // stops its search.
     let ceiling = tree.parent().unwrap_or(tree);
     let mut git = Command::new("git");
     git.arg("apply").args(more).arg(patch).current_dir(tree);
@@ -219,36 +220,36 @@ fn git_apply(tree: &Path, patch: &Path, more: &[&str]) -> Result<()> {
         .map_err(|error| format!("{} does not apply any more: {error}", patch.display()))
 }
 
-/// What notices a fault.
+/// The results with a planted fault.
 #[derive(Debug, Default)]
 struct Noticed {
-    /// The scenarios that fail.
+    /// The failed scenarios.
     scenarios: Vec<String>,
-    /// The invariants that they name.
+    /// The invariants named in their failures.
     named: BTreeSet<u32>,
-    /// After how many steps the simulation fails.
+    /// The number of steps until the simulation failed; `None` if it passed.
     steps: Option<u64>,
 }
 
-/// Builds test programs of a tree.
+/// Builds test programs from a tree.
 fn build(tree: &Path, targets: &[&str]) -> Result<Vec<Program>> {
     let target = root().join("target/plant/build");
     programs::build_in(tree, Some(&target), targets)
 }
 
-/// Runs a test program of a tree.
+/// Runs a test program from a tree.
 fn run_one(built: &[Program], name: &str, bound: Duration) -> Result<(String, Result<()>)> {
     let mut command = programs::test(built, name)?.command();
-    // What fails is counted here, and not to be understood.
+    // Failures are only counted, so do not shrink them.
     command.arg("--color=never").env("TRUEUP_STEPS", STEPS).env("TRUEUP_SHRINK", "0");
     command.env("TRUEUP_SCENARIO_SECONDS", SCENARIO_SECONDS);
     Ok(run_within(&mut command, &format!("plant-{name}"), bound))
 }
 
-/// Builds the two programs of a tree, and runs them.
+/// Builds the two programs from a tree, and runs them.
 fn try_out(tree: &Path) -> Result<Noticed> {
     let built = build(tree, &TARGETS)?;
-    // Scenarios wait for the kernel most of the time.
+    // Scenarios mostly wait for the kernel.
     let (scenarios, simulation) = thread::scope(|scope| {
         let beside = scope.spawn(|| run_one(&built, SIMULATION, SIMULATION_ENDS));
         let scenarios = run_one(&built, SCENARIOS, SCENARIOS_END);
@@ -257,7 +258,7 @@ fn try_out(tree: &Path) -> Result<Noticed> {
     })?;
     let mut noticed = Noticed::read(&scenarios.0);
     if !scenarios.0.contains("test result: ") {
-        // What hangs is stopped, and no scenario has a name then.
+        // They were killed, so no scenario has a name.
         println!("  the scenarios did not end");
     }
     noticed.steps = simulation.1.is_err().then(|| steps(&simulation.0)).flatten();
@@ -265,7 +266,7 @@ fn try_out(tree: &Path) -> Result<Noticed> {
 }
 
 impl Noticed {
-    /// Reads what the scenarios print.
+    /// Reads the failed scenarios in the output.
     fn read(output: &str) -> Noticed {
         Noticed {
             scenarios: output
@@ -281,7 +282,7 @@ impl Noticed {
     }
 }
 
-/// Reads how many steps the simulation made: `after 512 steps`.
+/// Reads the number of steps that the simulation made: `after 512 steps`.
 fn steps(output: &str) -> Option<u64> {
     output.lines().find_map(|line| {
         let (before, _) = line.split_once(" steps")?;

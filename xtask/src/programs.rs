@@ -17,9 +17,9 @@ use serde_json::Value;
 use crate::etcd;
 use crate::tools::{Result, cargo, joined, line, output, root, run_within};
 
-/// What `cargo test` builds of all members that can be built here. One set of features for all
-/// commands: a package that is selected alone has other ones, and all that it depends on is built
-/// once more.
+/// Returns the arguments of `cargo test` for all members that can be built here. All commands use
+/// the same set of features: a package selected alone has others, and all its dependencies would be
+/// rebuilt.
 pub(crate) fn workspace() -> Result<Vec<String>> {
     let mut words = vec!["--workspace".to_owned()];
     if etcd::can_build() {
@@ -30,14 +30,14 @@ pub(crate) fn workspace() -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// The cases of properties are the same each time, unless another seed is given: a change is not to
-/// fail by what it did not do.
+/// The cases of properties are the same each time, unless another seed is given: a change must not
+/// fail by chance.
 const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "116");
 
-/// A bound on the time of one program, which no program comes near to.
+/// The time limit of a program, far above any actual time.
 const BOUND: Duration = Duration::from_secs(15 * 60);
 
-/// The programs that begin first, as they take longest.
+/// The programs that take longest, which start first.
 const LONG: [&str; 17] = [
     "e2e/crash",
     "etcd/etcd",
@@ -58,28 +58,28 @@ const LONG: [&str; 17] = [
     "rtnl/kernel",
 ];
 
-/// The programs that run alone, after all others: they measure time.
+/// The programs that run alone, after all others, as they measure time.
 const ALONE: [&str; 2] = ["e2e/drift", "e2e/scale"];
 
-/// A program that cargo built.
+/// A program built by cargo.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
-    /// Package and target, such as `rtnl/kernel`; of unit tests the package alone.
+    /// Package and target, such as `rtnl/kernel`; for unit tests only the package.
     pub(crate) name: String,
     pub(crate) path: PathBuf,
-    /// The package's folder, in which `cargo test` would run it.
+    /// The package's directory, in which `cargo test` would run it.
     pub(crate) dir: PathBuf,
-    /// Whether it runs tests; the other programs are started by tests.
+    /// True if it runs tests; the other programs are started by tests.
     pub(crate) is_test: bool,
 }
 
 impl Program {
-    /// Reads what cargo says about one artifact.
+    /// Reads cargo's message about an artifact; `None` if it is not such a program.
     fn read(message: &str) -> Option<Program> {
         let message: Value = serde_json::from_str(message).ok()?;
         let manifest = PathBuf::from(message["manifest_path"].as_str()?);
         let dir = manifest.parent()?.to_owned();
-        // A package's folder is named after its role.
+        // A package's directory is named after its role.
         let role = dir.file_name()?.to_string_lossy().into_owned();
         let name = match message["target"]["kind"][0].as_str()? {
             "lib" | "proc-macro" => role,
@@ -93,7 +93,7 @@ impl Program {
         })
     }
 
-    /// The command that runs it.
+    /// Returns the command that runs it.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         command.current_dir(&self.dir).env("CARGO_MANIFEST_DIR", &self.dir).stdin(Stdio::null());
@@ -104,13 +104,13 @@ impl Program {
     }
 }
 
-/// Builds the test programs, and those that they start; of some targets, if any are named, such as
-/// `--test`, `kernel`, or of a package, named first by `-p`.
+/// Builds the test programs and the programs that they start. `targets` limits them, such as
+/// `--test`, `kernel`, or to a package, with `-p` first.
 pub(crate) fn build(targets: &[&str]) -> Result<Vec<Program>> {
     build_in(&root(), None, targets)
 }
 
-/// As [`build`], of another tree, in a target directory of its own.
+/// Does the same as [`build`] for another tree, with its own target directory.
 pub(crate) fn build_in(
     tree: &Path,
     target_directory: Option<&Path>,
@@ -124,12 +124,12 @@ pub(crate) fn build_in(
     if targets.first() != Some(&"-p") {
         build.args(workspace()?);
     }
-    // Not the examples: clippy checks them, and those that tests start are programs of e2e.
+    // Not the examples: clippy checks them, and those started by tests are programs of e2e.
     build.args(if targets.is_empty() { &["--tests"] } else { targets });
     executables(&mut build)
 }
 
-/// Runs a cargo that builds, and returns the programs that it made.
+/// Runs a cargo command that builds, and returns the programs made.
 pub(crate) fn executables(build: &mut Command) -> Result<Vec<Program>> {
     build.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
     println!("$ {}", line(build));
@@ -137,8 +137,8 @@ pub(crate) fn executables(build: &mut Command) -> Result<Vec<Program>> {
     Ok(messages.lines().filter_map(Program::read).collect())
 }
 
-/// Runs the tests of all programs: several at once, except those that measure time, which
-/// [`run_alone`] runs.
+/// Runs the tests of all programs, several at once, except those that measure time: [`run_alone`]
+/// runs these.
 pub(crate) fn run_together(programs: &[Program], count: &Mutex<Count>) -> Result<()> {
     let mut waiting: Vec<_> =
         programs.iter().filter(|it| it.is_test && !ALONE.contains(&&*it.name)).collect();
@@ -168,21 +168,20 @@ pub(crate) fn run_alone(programs: &[Program], count: &Mutex<Count>) -> Result<()
     joined(&alone.filter_map(|program| run(program, count).err()).collect::<Vec<_>>())
 }
 
-/// Runs one program, and prints all of its output when it has ended.
+/// Runs one program, and prints its whole output at the end.
 fn run(program: &Program, count: &Mutex<Count>) -> Result<()> {
     let (name, begun) = (&program.name, Instant::now());
     let (output, ended) = run_within(&mut program.command(), name, BOUND);
     let seconds = begun.elapsed().as_secs_f32();
     let text = format!("     Running {name} ({seconds:.1} s)\n{output}\n");
-    // One call, so that no other program's output comes between.
+    // Use one call, so that no other program's output comes in between.
     std::io::stdout().write_all(text.as_bytes()).map_err(|error| format!("{name}: {error}"))?;
     locked(count, |count| count.add_all(&output));
     ended.map_err(|error| format!("{name}: {error}{}", why(&output)))
 }
 
-/// What a harness repeats of failed tests at its end, without backtraces and cut to a length that
-/// can be read: it closes the run, where the output of all programs would be too long to look for
-/// it.
+/// Returns the harness's summary of failed tests, without backtraces and cut to a readable length.
+/// It is printed at the end of the run, as the whole output would be too long to search.
 pub(crate) fn why(output: &str) -> String {
     const LINES: usize = 80;
     const CHARACTERS: usize = 400;
@@ -203,12 +202,12 @@ fn is_of_backtrace(line: &str) -> bool {
         || (number.len() < line.len() && number.starts_with(": "))
 }
 
-/// Works on what a lock guards; a test that panics elsewhere is reported there.
+/// Runs `act` under a lock; ignores poisoning, as a test's panic is reported elsewhere.
 fn locked<T, R>(mutex: &Mutex<T>, act: impl FnOnce(&mut T) -> R) -> R {
     act(&mut mutex.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The sum over the summaries of test programs.
+/// Totals over the summaries of test programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Count {
@@ -218,8 +217,8 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    /// Takes in a line such as `test result: ok. 3 passed; 0 failed; 1 ignored; ...`; others count
-    /// nothing. Returns true for a summary.
+    /// Adds a line such as `test result: ok. 3 passed; 0 failed; 1 ignored; ...`, and returns true;
+    /// ignores other lines, and returns false.
     pub(crate) fn add(&mut self, line: &str) -> bool {
         let summary = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "));
         let parts = summary.into_iter().flat_map(|(_, numbers)| numbers.split("; "));
@@ -235,7 +234,7 @@ impl Count {
         summary.is_some()
     }
 
-    /// Takes in all that a program printed.
+    /// Adds all summaries in a program's output.
     pub(crate) fn add_all(&mut self, output: &str) {
         for line in output.lines() {
             self.add(line);
@@ -249,7 +248,7 @@ pub(crate) fn test<'a>(programs: &'a [Program], name: &str) -> Result<&'a Progra
     found.ok_or_else(|| format!("{name} was not built"))
 }
 
-/// Finds a program that tests start by its name.
+/// Finds the path of a program that tests start, by its name.
 pub(crate) fn find<'a>(programs: &'a [Program], name: &str) -> Result<&'a Path> {
     let found = programs.iter().find(|program| program.name == name && !program.is_test);
     found.map(|program| &*program.path).ok_or_else(|| format!("{name} was not built"))

@@ -1,5 +1,5 @@
-//! `cargo xtask prove`: what takes longer than a change should wait for. It writes what came of it
-//! into the table of `docs/safety.md`.
+//! `cargo xtask prove`: proofs that take too long for every change. It writes the results into the
+//! table of `docs/safety.md`.
 
 mod table;
 
@@ -12,10 +12,10 @@ use crate::steps::Steps;
 use crate::tools::{self, QEMU, Result, need_ip, run_and_show};
 use crate::{counts, deny, etcd, fuzz, mutants, package, plant, vm};
 
-/// A step, by the name that selects it.
+/// A step, selected by its name.
 pub(crate) struct Step {
     pub(crate) name: &'static str,
-    /// What it does, for the table.
+    /// The description of the step for the table.
     what: &'static str,
     run: fn(&Built) -> Result<String>,
 }
@@ -120,7 +120,7 @@ pub(crate) const STEPS: [Step; 16] = [
         "daemons",
         "`trueup watch` beside BIRD, FRR, keepalived, DHCP clients, router advertisements, systemd-networkd, NetworkManager, ifupdown2 and CNI",
         |built| {
-            // None is installed here: its service would then configure this machine.
+            // Do not install any here: their services would then configure this machine.
             let ran = built.run("e2e/daemons", &[("TRUEUP_DAEMONS", "1")], |output| {
                 let skipped = output
                     .lines()
@@ -151,23 +151,23 @@ pub(crate) const STEPS: [Step; 16] = [
     ),
 ];
 
-/// The step that runs beside the others: it needs one processor, and no file of theirs.
+/// The step that runs beside the others: it needs one processor, and shares no files with them.
 const BESIDE: &str = "fuzz";
 
-/// At full length.
+/// The variable for a test's full length.
 const LONG: [(&str, &str); 1] = [("TRUEUP_LONG", "1")];
 
-/// What makes a generator draw other cases than the test command, and so many.
+/// Returns the variables that make a generator draw this number of cases, at random.
 const fn random(cases: &str) -> [(&str, &str); 2] {
     [("TRUEUP_CASES", cases), ("TRUEUP_SEED", "random")]
 }
 
-/// The names of the steps.
+/// Returns the names of all steps.
 pub(crate) fn names() -> [&'static str; STEPS.len()] {
     STEPS.map(|step| step.name)
 }
 
-/// Runs all steps, or those named, but for those left out.
+/// Runs all steps, or those named, except those left out.
 pub(crate) fn run(named: &[String], without: &[String]) -> Result<()> {
     need_ip()?;
     let built = Built::default();
@@ -195,14 +195,14 @@ impl Step {
             Err(error) => format!("FAILED: {error}"),
         };
         let row = table::Row::new(self.name, self.what, &result, begun.elapsed());
-        // After each step: what was found out is kept, whatever comes.
+        // Write after each step, so that a later failure loses nothing.
         let _alone = alone.lock().unwrap_or_else(PoisonError::into_inner);
         table::write(&[row])?;
         ended
     }
 }
 
-/// The steps that are asked for, in their order.
+/// Returns the selected steps, in their order.
 fn chosen<'a>(
     named: &'a [String],
     without: &'a [String],
@@ -219,7 +219,7 @@ fn chosen<'a>(
 struct Built(OnceLock<Result<Vec<Program>>>);
 
 impl Built {
-    /// Runs the tests of a program. Returns what its output tells.
+    /// Runs a program's tests. Returns the facts that `tell` finds in its output.
     fn run(
         &self,
         name: &str,
@@ -233,18 +233,18 @@ impl Built {
         ended.map(|()| tell(&output))
     }
 
-    /// Runs the tests of several.
+    /// Runs the tests of several programs.
     fn all(&self, names: &[&str], variables: &[(&str, &str)]) -> Result<()> {
         names.iter().try_for_each(|name| self.run(name, variables, passed).map(drop))
     }
 }
 
-/// The lines of an output that count something.
+/// Returns the lines of an output that contain these words.
 fn lines_with(output: &str, words: &str) -> String {
     output.lines().filter(|line| line.contains(words)).collect::<Vec<_>>().join("; ")
 }
 
-/// The count of tests that passed.
+/// Returns the count of passed tests.
 fn passed(output: &str) -> String {
     let mut count = programs::Count::default();
     count.add_all(output);

@@ -1,16 +1,15 @@
-//! `cargo xtask sanitize` and `cargo xtask miri`: the tests of what has no kernel in it, under
+//! `cargo xtask sanitize` and `cargo xtask miri`: run the tests without a kernel under
 //! AddressSanitizer and under Miri, on a nightly toolchain. The workspace forbids `unsafe` nearly
-//! everywhere; what is looked for is what its dependencies do with what they are given.
+//! everywhere; the tools check the dependencies' handling of our inputs.
 //!
-//! There is no ThreadSanitizer here: it takes a standard library that is built with it. Where
-//! threads meet, a model checker is at work instead (`crates/core/loop/tests/model`), which is part of
-//! `cargo xtask test`.
+//! There is no ThreadSanitizer here: it needs a standard library built with it. Where threads meet,
+//! a model checker is used instead (`crates/core/loop/tests/model`), as part of `cargo xtask test`.
 
 use crate::nightly;
 use crate::tools::{Result, joined, show_and_run};
 
-/// The tests that are run under AddressSanitizer. The model checker is left out: it switches
-/// stacks, which neither tool can follow.
+/// The tests that run under AddressSanitizer. The model checker is left out: it switches stacks,
+/// which neither tool can follow.
 const ADDRESS: [&[&str]; 4] = [
     &["-p", "trueup-net", "--lib", "--tests"],
     &["-p", "trueup-netlink", "--lib", "--test", "it"],
@@ -18,7 +17,7 @@ const ADDRESS: [&[&str]; 4] = [
     &["-p", "trueup-queue", "--test", "it"],
 ];
 
-/// The tests that are run under Miri, which has no sockets and no `poll`.
+/// The tests that run under Miri, which has no sockets and no `poll`.
 const MIRI: [&[&str]; 5] = [
     &["-p", "trueup-net", "--lib", "--tests"],
     &["-p", "trueup-netlink", "--lib", "--", "wire::", "extack::", "error::"],
@@ -27,21 +26,21 @@ const MIRI: [&[&str]; 5] = [
     &["-p", "trueup-loop", "--test", "it", "state::"],
 ];
 
-/// How many cases a property is tried with: a fraction of what a plain test run does, as each takes
-/// many times as long.
+/// The number of cases for a property: a fraction of a plain test run's, as each takes many times
+/// as long.
 const ADDRESS_CASES: &str = "32";
 const MIRI_CASES: &str = "4";
 
 /// Runs the tests under AddressSanitizer.
 pub(crate) fn address() -> Result<()> {
     nightly::need()?;
-    // With a target named, build scripts and macros are left as they are.
+    // With a named target, build scripts and macros are not instrumented.
     let common = ["test", "--target-dir", "target/sanitize", "--target", &nightly::host()?];
     let variables = [("RUSTFLAGS", "-Zsanitizer=address"), ("PROPTEST_CASES", ADDRESS_CASES)];
     run(&ADDRESS, &common, variables)
 }
 
-/// Runs the tests under Miri, where the toolchain has it.
+/// Runs the tests under Miri, if the toolchain has it.
 pub(crate) fn miri() -> Result<()> {
     nightly::need()?;
     if !nightly::answers(&["miri", "--version"]) {
@@ -50,7 +49,7 @@ pub(crate) fn miri() -> Result<()> {
                 .to_owned(),
         );
     }
-    // Properties keep what failed in files, and the loop's tests have a clock.
+    // Properties store failures in files, and the loop's tests use a clock.
     let variables = [("MIRIFLAGS", "-Zmiri-disable-isolation"), ("PROPTEST_CASES", MIRI_CASES)];
     run(&MIRI, &["miri", "test", "--target-dir", "target/miri"], variables)
 }

@@ -1,6 +1,6 @@
-//! `cargo xtask scenarios`: which scenario shows what, and on which kernels it passed. Every number
-//! of a kernel fact, of a known fault and of an invariant has to have one; what cannot be a
-//! scenario has a test that says so in a comment above it: `// fact 53`, `// fault source-2`, `//
+//! `cargo xtask scenarios`: lists which scenario shows what, and on which kernels it passed. Every
+//! number of a kernel fact, a known fault and an invariant must have one. If it cannot be a
+//! scenario, a test has a label in a comment above it: `// fact 53`, `// fault source-2`, `//
 //! invariant 9`.
 
 use std::collections::BTreeMap;
@@ -13,32 +13,32 @@ use serde::Deserialize;
 use crate::programs::workspace;
 use crate::tools::{Result, between_marks, cargo, files, joined, need_ip, read, root, succeeds};
 
-/// What a run of all scenarios leaves in the target directory: a line of JSON for each.
+/// The file in the target directory with the results of a run of all scenarios: a line of JSON for
+/// each.
 const RESULTS: &str = "tmp/scenarios.jsonl";
 const FACTS_PAGE: &str = "docs/kernels.md";
-/// Known faults of the systems that trueup learnt from, by room, and how many are listed in
-/// docs/testing.md.
+/// Known faults of earlier systems, by area, with the number of them listed in docs/testing.md.
 const FAULTS: [(&str, u32); 2] = [("diff", 6), ("source", 5)];
-/// The kernel's facts that every list begins with; the page may have more.
+/// The number of facts that the page has at least.
 const FACTS: u32 = 55;
 const INVARIANTS: u32 = 9;
-/// Kernels that were run in a virtual machine: `cargo xtask vm` keeps what was said there.
+/// Kernels that ran in a virtual machine: `cargo xtask vm` keeps their output.
 const MACHINES: [&str; 2] = ["6.1", "6.12"];
 const BEGIN: &str = "<!-- scenarios: begin -->";
 const END: &str = "<!-- scenarios: end -->";
 
-/// What became of each test of a run, by name.
+/// The result of each test in a run, by name.
 type Ran = BTreeMap<String, String>;
 
-/// What shows something: a scenario, or a test.
+/// A scenario or test that shows something.
 struct Shown {
-    /// As in a test's name.
+    /// The name, as in the test's name.
     name: String,
-    /// The file of a test, from the root; none for a scenario.
+    /// A test's file, relative to the root; `None` for a scenario.
     file: Option<String>,
 }
 
-/// Runs it.
+/// Runs all scenarios, and lists what they show.
 pub(crate) fn run(write: bool) -> Result<()> {
     need_ip()?;
     let mut scenarios = cargo(&["test", "--quiet", "--test", "scenarios"]);
@@ -82,14 +82,14 @@ pub(crate) fn list(passed: bool, write: bool) -> Result<()> {
     joined(&wrong)
 }
 
-/// A scenario of the last run of all.
+/// A scenario in the last run of all.
 #[derive(Deserialize)]
 struct Scenario {
     name: String,
     facts: Vec<u32>,
     faults: Vec<String>,
     invariants: Vec<u32>,
-    /// How it ended, by the place where it ran: `kernel`, `ledger`.
+    /// The results, by the place where it ran: `kernel`, `ledger`.
     runs: BTreeMap<String, String>,
 }
 
@@ -130,7 +130,7 @@ fn is_scenario(name: &str) -> bool {
     places.iter().any(|place| name.starts_with(place))
 }
 
-/// What shows each fact, fault and invariant, by its label.
+/// Returns the scenarios and tests that show each fact, fault and invariant.
 fn shown(scenarios: &[Scenario]) -> Result<BTreeMap<(Sort, u32), Vec<Shown>>> {
     let mut all = BTreeMap::<(Sort, u32), Vec<Shown>>::new();
     let mut add = |label: (Sort, u32), name: &str, file: Option<&Path>| {
@@ -157,7 +157,7 @@ fn shown(scenarios: &[Scenario]) -> Result<BTreeMap<(Sort, u32), Vec<Shown>>> {
     Ok(all)
 }
 
-/// What is numbered.
+/// The kinds of numbered statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Sort {
     Fact,
@@ -187,7 +187,7 @@ impl Sort {
     }
 }
 
-/// The labels in comments of their own above functions, with the function's name.
+/// Returns the labels in comments directly above functions, with the functions' names.
 fn annotated(text: &str) -> Vec<((Sort, u32), String)> {
     let mut labels = Vec::new();
     let mut found = Vec::new();
@@ -214,7 +214,7 @@ fn annotated(text: &str) -> Vec<((Sort, u32), String)> {
     found
 }
 
-/// One line a number and what shows it.
+/// Returns a table with one line for each number, and what shows it.
 fn table(shown: &BTreeMap<(Sort, u32), Vec<Shown>>, columns: &[(&str, Ran)]) -> String {
     let names = columns.iter().map(|(column, _)| (*column).to_owned());
     let head = ["".to_owned(), "shown by".to_owned()].into_iter().chain(names);
@@ -247,7 +247,7 @@ fn ended(one: &Shown, column: &str, ran: &Ran) -> String {
     }
 }
 
-/// Numbers that nothing shows.
+/// Returns the numbers that no scenario or test shows.
 fn missing(shown: &BTreeMap<(Sort, u32), Vec<Shown>>) -> Vec<String> {
     let page = fs::read_to_string(root().join(FACTS_PAGE)).unwrap_or_default();
     let on_page =

@@ -1,5 +1,5 @@
-//! The steps of a command: all run, so that one call shows all that is wrong, each with the time
-//! that it took. Some run beside others.
+//! The steps of a command. All of them run, so one call shows all failures, each with its time.
+//! Some run beside others.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::tools::{Result, joined};
 pub(crate) struct Steps(Mutex<Vec<(String, u64, Option<String>)>>);
 
 impl Steps {
-    /// Runs a step, whatever became of those before it. Returns what it gives.
+    /// Runs a step, even if an earlier one failed. Returns its value, or `None` if it fails.
     pub(crate) fn run<T>(&self, name: &str, step: impl FnOnce() -> Result<T>) -> Option<T> {
         let begun = Instant::now();
         let result = step();
@@ -20,7 +20,7 @@ impl Steps {
         result.ok()
     }
 
-    /// Prints the times. Returns the errors of all steps.
+    /// Prints the times, and returns the errors of all steps.
     pub(crate) fn end(self) -> Result<()> {
         let mut errors = Vec::new();
         for (name, seconds, error) in self.0.into_inner().unwrap_or_else(PoisonError::into_inner) {

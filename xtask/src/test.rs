@@ -1,8 +1,8 @@
-//! `cargo xtask test`: everything that has to hold before a change is taken. The last line of the
+//! `cargo xtask test`: everything that must pass before a change is accepted. The last line of the
 //! output is the count of tests.
 //!
-//! The test programs are built first. While they run, and wait for the kernel, cargo does what
-//! needs no kernel: clippy, the documentation, the tests in it.
+//! The test programs are built first. While they run, and wait for the kernel, cargo does the work
+//! that needs no kernel: clippy, the documentation, the doc tests.
 
 use std::env;
 use std::process::Command;
@@ -16,10 +16,10 @@ use crate::tools::{
 };
 use crate::{api, etcd, scenarios, vm};
 
-/// Runs it; with `--kernel` on another kernel as well, in a virtual machine, at the same time.
+/// Runs all steps; with `--kernel` also on another kernel, in a virtual machine, at the same time.
 pub(crate) fn run(kernel: Option<String>) -> Result<()> {
     need_ip()?;
-    // Where it cannot be installed, what needs it is skipped, and says so.
+    // If etcd cannot be installed, the tests that need it are skipped, and the output says so.
     if tools::can_install() {
         tools::need(&[QEMU])?;
     }
@@ -46,7 +46,7 @@ pub(crate) fn run(kernel: Option<String>) -> Result<()> {
         steps.run("tests", || programs::run_together(built, &count));
     });
     steps.run("tests that measure time", || programs::run_alone(built, &count));
-    // What nothing shows any more is a failure, too.
+    // A statement that is no longer shown is a failure, too.
     steps.run("scenarios", || scenarios::list(true, false));
     steps.run("demo", || demo(built));
     let count = locked(&count).clone();
@@ -56,15 +56,15 @@ pub(crate) fn run(kernel: Option<String>) -> Result<()> {
     ended
 }
 
-/// What cargo does while tests wait for the kernel. It is one after the other: each call locks the
-/// target directory.
+/// Runs cargo's other steps while tests wait for the kernel: one after the other, as each call
+/// locks the target directory.
 fn beside(steps: &Steps, count: &Mutex<Count>) {
     steps.run("clippy", || {
         let mut clippy = cargo(&["clippy", "--all-targets"]);
         clippy.args(workspace()?).args(["--", "-Dwarnings"]);
         run_and_show(&mut clippy).1
     });
-    // All else is built with all features; the demo, as a user begins, with none.
+    // Everything else is built with all features; the demo, as by a new user, with none.
     steps.run("without features", || {
         let mut check = cargo(&["check", "--quiet", "--package", "trueup-e2e", "--bins"]);
         run_and_show(&mut check).1
@@ -86,7 +86,7 @@ fn demo(built: &[Program]) -> Result<()> {
     show_and_run(&mut Command::new(programs::find(built, "e2e/demo")?))
 }
 
-/// Judges the counts: a test that is skipped where all could run shows nothing.
+/// Judges the counts: if all tests could run, a skipped one is a failure.
 fn judge(count: &Count) -> Result<()> {
     let in_ci = env::var_os("CI").is_some_and(|ci| ci == "true");
     match count {

@@ -1,4 +1,4 @@
-//! The programs that the commands run, and what to say when one is missing.
+//! The programs that the commands run, and the messages when one is missing.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,47 +10,47 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What went wrong, for a person.
+/// The error is a message for the user.
 pub(crate) type Result<T> = std::result::Result<T, String>;
 
-/// The cargo that runs this, in the workspace's root.
+/// Returns a command that runs the current cargo in the workspace's root.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root());
     command
 }
 
-/// The workspace's root.
+/// Returns the path of the workspace's root.
 pub(crate) fn root() -> PathBuf {
-    // At run time first: a target directory outlives a move of the tree.
+    // At run time first: a target directory survives a move of the tree.
     let manifest = env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     manifest.parent().map_or(manifest.clone(), PathBuf::from)
 }
 
-/// Returns the folder of each crate: `crates/FLOOR/ROLE`.
+/// Returns the directory of each crate: `crates/FLOOR/ROLE`.
 pub(crate) fn crate_folders() -> Result<Vec<PathBuf>> {
     let floors = entries(&root().join("crates"))?;
     let folders = floors.iter().map(|floor| entries(floor)).collect::<Result<Vec<_>>>()?;
     Ok(folders.concat().into_iter().filter(|path| path.is_dir()).collect())
 }
 
-/// Names the path of what went wrong.
+/// Adds the path to an error.
 pub(crate) fn at<T>(path: &Path, result: io::Result<T>) -> Result<T> {
     result.map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Reads a file.
+/// Reads a text file; an error has its path.
 pub(crate) fn read(path: &Path) -> Result<String> {
     at(path, fs::read_to_string(path))
 }
 
-/// Writes a file.
+/// Writes a file; an error has its path.
 pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
     at(path, fs::write(path, content))
 }
 
-/// Returns what is in a folder, in order.
+/// Returns the paths in a directory, sorted.
 pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
     let mut paths: Vec<_> = at(folder, entries)?.iter().map(fs::DirEntry::path).collect();
@@ -58,7 +58,7 @@ pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Returns all files below a folder, but for what is built.
+/// Returns all files below a directory, except build results.
 pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut all = Vec::new();
     for path in entries(folder)? {
@@ -71,7 +71,7 @@ pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// Makes an empty folder.
+/// Makes a directory, or empties it.
 pub(crate) fn emptied(folder: &Path) -> Result<()> {
     if folder.exists() {
         at(folder, fs::remove_dir_all(folder))?;
@@ -79,7 +79,7 @@ pub(crate) fn emptied(folder: &Path) -> Result<()> {
     at(folder, fs::create_dir_all(folder))
 }
 
-/// A table as pages have it.
+/// Returns a Markdown table in the pages' form.
 pub(crate) fn table(head: Vec<String>, rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let line = "|---".repeat(head.len());
     let rows: String =
@@ -87,7 +87,7 @@ pub(crate) fn table(head: Vec<String>, rows: impl IntoIterator<Item = Vec<String
     format!("| {} |\n{line}|\n{rows}", head.join(" | "))
 }
 
-/// Replaces what a page has between two marks.
+/// Replaces a page's text between two marks.
 pub(crate) fn between_marks(page: &str, begin: &str, end: &str, text: &str) -> Result<String> {
     let parts =
         page.split_once(begin).and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
@@ -95,12 +95,12 @@ pub(crate) fn between_marks(page: &str, begin: &str, end: &str, text: &str) -> R
     Ok(format!("{before}{begin}{text}{end}{after}"))
 }
 
-/// All that went wrong, or nothing.
+/// Returns all failures as one error, if there are any.
 pub(crate) fn joined(failures: &[String]) -> Result<()> {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\nxtask: ")) }
 }
 
-/// Runs a command to its end, its output shown; its command line is printed first.
+/// Prints a command line and runs the command, with its output shown; fails unless it succeeds.
 pub(crate) fn show_and_run(command: &mut Command) -> Result<()> {
     let line = line(command);
     println!("$ {line}");
@@ -108,8 +108,8 @@ pub(crate) fn show_and_run(command: &mut Command) -> Result<()> {
     ended(status).map_err(|error| format!("{line}: {error}"))
 }
 
-/// Runs a command to its end, and shows its output whole, after its command line: for commands that
-/// run beside others.
+/// Runs a command, and then shows its command line and whole output at once: for commands that run
+/// beside others.
 pub(crate) fn run_and_show(command: &mut Command) -> (String, Result<()>) {
     let line = line(command);
     let name: String = line.chars().filter(|it| it.is_ascii_alphanumeric()).take(60).collect();
@@ -118,14 +118,14 @@ pub(crate) fn run_and_show(command: &mut Command) -> (String, Result<()>) {
     (output, ended.map_err(|error| format!("{line}: {error}")))
 }
 
-/// Runs a command to its end, or to the end of a time, and shows nothing. Returns all that it
-/// prints, in order, which is kept in a file of that name as well.
+/// Runs a command with a time limit, and shows nothing. Returns its output in order, which is also
+/// kept in a file with that name.
 pub(crate) fn run_within(
     command: &mut Command,
     name: &str,
     bound: Duration,
 ) -> (String, Result<()>) {
-    // A file, not a pipe: a process that is left behind would hold the pipe open.
+    // Use a file, not a pipe: a process left behind would keep a pipe open.
     let logs = root().join("target/test-output");
     let log = logs.join(name.replace('/', "-")).with_extension("log");
     let mut run = || -> Result<()> {
@@ -144,7 +144,7 @@ fn ended(status: ExitStatus) -> Result<()> {
     if status.success() { Ok(()) } else { Err(status.to_string()) }
 }
 
-/// Waits for a process, at most for a time; then it is killed.
+/// Waits for a process; kills it after `bound`.
 pub(crate) fn wait(child: &mut Child, bound: Duration) -> Result<ExitStatus> {
     let begun = Instant::now();
     loop {
@@ -152,7 +152,7 @@ pub(crate) fn wait(child: &mut Child, bound: Duration) -> Result<ExitStatus> {
             Ok(Some(status)) => return Ok(status),
             Ok(None) if begun.elapsed() < bound => thread::sleep(Duration::from_millis(20)),
             Ok(None) => {
-                // It may have ended by itself by now.
+                // The process may have ended by now.
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(format!("not done after {} s", bound.as_secs()));
@@ -162,7 +162,7 @@ pub(crate) fn wait(child: &mut Child, bound: Duration) -> Result<ExitStatus> {
     }
 }
 
-/// A command as one would type it.
+/// Formats a command as a user would type it.
 pub(crate) fn line(command: &Command) -> String {
     let program = PathBuf::from(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());
@@ -176,7 +176,7 @@ pub(crate) fn line(command: &Command) -> String {
         .join(" ")
 }
 
-/// A program that a command needs, and the Debian package that has it.
+/// A program that a command needs, and its Debian package.
 pub(crate) struct Tool {
     pub(crate) program: &'static str,
     pub(crate) package: &'static str,
@@ -184,10 +184,10 @@ pub(crate) struct Tool {
 
 pub(crate) const IP: Tool = Tool { program: "ip", package: "iproute2" };
 
-/// Runs the guests of `cargo xtask vm`, and those of `examples/guests`.
+/// Runs the guests of `cargo xtask vm` and of `examples/guests`.
 pub(crate) const QEMU: Tool = Tool { program: "qemu-system-x86_64", package: "qemu-system-x86" };
 
-/// Makes sure that `ip` is there, and in PATH, where the tests look for it.
+/// Makes sure that `ip` is installed, and in PATH, where the tests look for it.
 pub(crate) fn need_ip() -> Result<()> {
     need(&[IP])?;
     succeeds(Command::new(IP.program).arg("-Version"))
@@ -195,8 +195,8 @@ pub(crate) fn need_ip() -> Result<()> {
         .ok_or_else(|| "`ip` is not in PATH: its folder is /usr/sbin or /sbin".to_owned())
 }
 
-/// Makes sure that programs are there: root on Debian and its kin installs what is missing, anyone
-/// else gets an error with the packages to install.
+/// Makes sure that programs are installed. On Debian and its derivatives, root installs missing
+/// ones; other users get an error with the packages to install.
 pub(crate) fn need(tools: &[Tool]) -> Result<()> {
     need_packages(|| {
         let missing = tools.iter().filter(|tool| find(tool.program).is_err());
@@ -204,7 +204,7 @@ pub(crate) fn need(tools: &[Tool]) -> Result<()> {
     })
 }
 
-/// As [`need`], of Debian's packages that are missing.
+/// Does the same as [`need`] for missing Debian packages.
 pub(crate) fn need_packages(missing: impl Fn() -> Vec<&'static str>) -> Result<()> {
     let mut packages = missing();
     if !packages.is_empty() && can_install() {
@@ -220,7 +220,7 @@ pub(crate) fn need_packages(missing: impl Fn() -> Vec<&'static str>) -> Result<(
     Err(format!("needs of Debian's packages: {names} (`sudo apt-get install {names}`)"))
 }
 
-/// Returns true if this user may have apt install packages.
+/// Returns true if this user may install packages with apt.
 pub(crate) fn can_install() -> bool {
     is_root() && find("apt-get").is_ok()
 }
@@ -231,7 +231,7 @@ pub(crate) fn apt_get(args: &[&str]) -> Command {
     apt
 }
 
-/// Where a program is: in PATH, or where Debian keeps what is root's as a rule.
+/// Returns the path of a program: in PATH, or in Debian's usual directories for root.
 pub(crate) fn find(program: &str) -> Result<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
@@ -243,7 +243,7 @@ pub(crate) fn find(program: &str) -> Result<PathBuf> {
         .ok_or_else(|| format!("`{program}` is missing"))
 }
 
-/// What a command prints, when it ends well.
+/// Returns a command's output; fails unless it succeeds.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let line = line(command);
     let output = command.output().map_err(|e| format!("{line}: {e}"))?;
@@ -254,14 +254,14 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Err(format!("{line}: {}\n{}", output.status, said.trim_end()))
 }
 
-/// Makes sure that the toolchain has a component, which answers as a cargo command.
+/// Makes sure that the toolchain has a component; `command` is a cargo command that needs it.
 pub(crate) fn need_component(command: &str, component: &str) -> Result<()> {
     succeeds(&mut cargo(&[command, "--version"])).then_some(()).ok_or_else(|| {
         format!("`cargo {command}` is missing: run `rustup component add {component}`")
     })
 }
 
-/// The search path, with what [`install`] installed before all else.
+/// Returns the search path, with the programs from [`install`] first.
 pub(crate) fn path_with_tools() -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
     let tools = root().join("target/tools/bin");
@@ -269,14 +269,15 @@ pub(crate) fn path_with_tools() -> OsString {
     env::join_paths(folders).unwrap_or(path)
 }
 
-/// Makes sure that a program of that version from the registry is there, below the target folder.
+/// Makes sure that this version of a program from the registry is installed below the target
+/// directory. Returns its path.
 pub(crate) fn install(name: &str, version: &str) -> Result<PathBuf> {
     let folder = root().join("target/tools");
     let program = folder.join("bin").join(name);
     let found = output(Command::new(&program).arg("--version"));
     if !found.is_ok_and(|text| text.split_whitespace().any(|word| word == version)) {
         let mut install = cargo(&["install", "--locked", "--force", "--root"]);
-        // Built elsewhere, as its dependencies are not ours.
+        // Build it elsewhere, as its dependencies are not ours.
         install
             .args([&folder, &PathBuf::from(format!("{name}@{version}"))])
             .env("CARGO_TARGET_DIR", folder.join("build"));
@@ -285,7 +286,7 @@ pub(crate) fn install(name: &str, version: &str) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// True if a command ends well; it shows nothing.
+/// Returns true if a command succeeds; shows no output.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())

@@ -1,9 +1,9 @@
-//! `cargo xtask vm`: the kernel tests on the kernels that users run, each booted by qemu with an
-//! initramfs and nothing else. A kernel is Debian's own package, unpacked under `target/vm`;
-//! nothing of it is installed.
+//! `cargo xtask vm`: runs the kernel tests on the kernels that users have, each booted by qemu with
+//! only an initramfs. A kernel is Debian's own package, unpacked under `target/vm` and not
+//! installed.
 //!
-//! Not a way to try out trueup by hand: the guest runs its programs, says how each ended, and
-//! powers off.
+//! It is not meant for trying out trueup by hand: the guest runs its programs, reports how each
+//! ended, and powers off.
 
 mod boot;
 mod cpio;
@@ -35,13 +35,13 @@ const TOOLS: [Tool; 6] = [
     IP,
 ];
 
-/// The column of the kernel that runs this.
+/// The column of the running kernel.
 const LOCAL: &str = "local";
 
-/// The series of kernels that Debian's packages are looked up for; the columns of the tables.
+/// The series of kernels to look up in Debian's packages; the columns of the tables.
 const SERIES: [&str; 2] = ["6.1", "6.12"];
 
-/// What can be asked for.
+/// The possible values of an option.
 pub(crate) const KERNELS: [&str; 3] = [LOCAL, SERIES[0], SERIES[1]];
 
 #[derive(Default, clap::Args)]
@@ -60,7 +60,7 @@ pub(crate) struct Options {
     write: bool,
 }
 
-/// Runs it. Returns what came of it, in one line.
+/// Runs the tests on the selected kernels. Returns the results in one line.
 pub(crate) fn run(options: &Options) -> Result<String> {
     need()?;
     let only = options.only.as_deref().map(|it| it.split_once(':').unwrap_or((it, "")));
@@ -73,12 +73,12 @@ pub(crate) fn run(options: &Options) -> Result<String> {
     Ok(summaries)
 }
 
-/// Runs programs that are built already.
+/// Runs built programs on a kernel.
 pub(crate) fn test(kernel: &str, built: &[Program]) -> Result<String> {
     on_each(&[kernel], None, &Programs::of(built, None)?, true)
 }
 
-/// Makes sure that a virtual machine can be made.
+/// Makes sure that the programs for a virtual machine are installed.
 pub(crate) fn need() -> Result<()> {
     if !cfg!(target_arch = "x86_64") {
         return Err("the kernel packages are for x86-64, which this machine is not".to_owned());
@@ -86,14 +86,14 @@ pub(crate) fn need() -> Result<()> {
     tools::need(&TOOLS)
 }
 
-/// Where packages, images and logs are.
+/// Returns the directory of packages, images and logs.
 fn dir() -> Result<PathBuf> {
     let dir = root().join("target/vm");
     at(&dir, fs::create_dir_all(&dir))?;
     Ok(dir)
 }
 
-/// Runs the programs on each kernel, and keeps the results if these are of all programs.
+/// Runs the programs on each kernel, and keeps the results if they cover all programs.
 fn on_each(
     kernels: &[&str],
     accel: Option<Accel>,

@@ -1,11 +1,11 @@
-//! What trueup computes without a kernel: routes and the kernel's dumps of them, made up, and works
-//! on them.
+//! trueup's computations without a kernel: generated routes, the kernel's dumps of them, and works
+//! on both.
 //!
 //! `cargo xtask counts` counts the instructions of each of the [`WORKS`] under valgrind and
 //! compares them with `benches/counts.toml`; `cargo bench` times them.
 //!
-//! This is a package of its own, and has few dependencies, so that counting does not wait for a
-//! database and a command line to be built.
+//! This is a separate package with few dependencies, so that counting does not wait for the build
+//! of a database and a command line.
 
 #![forbid(unsafe_code)]
 

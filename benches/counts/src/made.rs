@@ -1,4 +1,4 @@
-//! Routes made up, the same each time, and the dump that the kernel would answer with.
+//! Generated routes, the same each time, and the kernel's dump of them.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,15 +12,15 @@ use trueup_net::{
 use trueup_netlink::codec::route::{self, Row};
 use trueup_netlink::wire::{MessageWriter, Messages, NLM_F_MULTI};
 
-/// The protocol that the routes bear.
+/// The protocol of the routes.
 pub(crate) const MARKER: u8 = 116;
-/// The index of the interface that all gateways are behind.
+/// The index of the interface towards all gateways.
 pub(crate) const DEV: u32 = 2;
-/// Over how many gateways the routes are spread.
+/// The number of gateways, over which the routes are spread.
 const GATEWAYS: usize = 64;
 
-/// As many prefixes, ascending: /24 from 16.0.0.0 on, of which there is room for 13,631,488 before
-/// multicast; /48 from 2a00:: on.
+/// Returns `count` prefixes, ascending: /24 from 16.0.0.0 on, at most 13,631,488 before multicast;
+/// /48 from 2a00:: on.
 pub(crate) fn prefixes(family: Family, count: usize) -> impl Iterator<Item = Prefix> {
     (0..count).filter_map(move |at| prefix(family, at))
 }
@@ -40,7 +40,7 @@ fn prefix(family: Family, at: usize) -> Option<Prefix> {
 }
 
 fn gateway(family: Family, at: usize) -> IpAddr {
-    // A golden-ratio stride: neighbours in the table have gateways far apart.
+    // A golden-ratio stride: neighbours in the table have distant gateways.
     let number = 2 + (at.wrapping_mul(0x9E37_79B9) >> 7) % GATEWAYS;
     match family {
         Family::Inet => IpAddr::V4(Ipv4Addr::new(10, 200, 0, number as u8)),
@@ -48,7 +48,7 @@ fn gateway(family: Family, at: usize) -> IpAddr {
     }
 }
 
-/// A route to each prefix as the kernel reports it, in its order.
+/// Returns a route to each prefix as the kernel reports it, in its order.
 pub(crate) fn routes(family: Family, count: usize) -> Vec<Route> {
     let routes = prefixes(family, count).enumerate().map(|(at, prefix)| {
         let hop = NextHop::via(gateway(family, at)).with_dev(Dev::index(DEV));
@@ -59,12 +59,12 @@ pub(crate) fn routes(family: Family, count: usize) -> Vec<Route> {
     routes.collect()
 }
 
-/// What a route has beside its key, for a diff.
+/// Returns a route's parts outside its key, for a diff.
 pub(crate) fn value(route: &Route) -> (RouteType, &NextHops) {
     (route.kind, &route.nexthops)
 }
 
-/// The diff of items that are all ours, by their values.
+/// Returns the diff of items by their values; all items are ours.
 pub(crate) fn two_way<'a, T, K: Ord, V: PartialEq>(
     desired: &'a [T],
     observed: &'a [T],
@@ -81,15 +81,15 @@ pub(crate) fn two_way<'a, T, K: Ord, V: PartialEq>(
     )
 }
 
-/// The same elements, each far from where it was; always in the same places.
+/// Returns the same elements, each far from its place, and in the same order each time.
 pub(crate) fn shuffled<T: Clone>(items: &[T]) -> Vec<T> {
     let count = items.len();
-    // It has no factor in common with the sizes in use, which are powers of ten.
+    // Coprime to the sizes in use, which are powers of ten.
     const STRIDE: usize = 618_033_989;
     (0..count).map(|at| items[at * STRIDE % count].clone()).collect()
 }
 
-/// The same as they are desired: by whichever device the gateway is reached by.
+/// Returns the same routes as desired: the gateway determines the device.
 pub(crate) fn wanted(family: Family, count: usize) -> impl Iterator<Item = Route<IfName>> {
     let prefixes = prefixes(family, count).enumerate();
     prefixes.map(move |(at, prefix)| {
@@ -98,21 +98,20 @@ pub(crate) fn wanted(family: Family, count: usize) -> impl Iterator<Item = Route
     })
 }
 
-/// The desired state that has these routes and nothing else.
+/// Returns a desired state with only these routes.
 pub(crate) fn desired(family: Family, count: usize) -> Desired {
     Desired::default().with_routes(wanted(family, count).collect::<Routes>())
 }
 
-/// What is observed where these routes are.
+/// Returns an observation with only these routes.
 pub(crate) fn observed(routes: Vec<Route>) -> Observed {
     Observed::default().with_routes(routes).with_complete([Kind::Route].into_iter().collect())
 }
 
-/// The messages of a dump of these routes, without its end: what the kernel fills into receive
-/// buffers, in one piece.
+/// Returns the messages of a dump of these routes, without its end, in one piece.
 ///
-/// The attributes are those of `fib_dump_info` and `rt6_fill_node` for a route through one gateway,
-/// in their order.
+/// The attributes are those from `fib_dump_info` and `rt6_fill_node` for a route through one
+/// gateway, in their order.
 pub(crate) fn dump(routes: &[Route]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for route in routes {
@@ -150,17 +149,17 @@ pub(crate) fn dump(routes: &[Route]) -> Vec<u8> {
     bytes
 }
 
-/// A matcher for dumps of routes that are wanted.
+/// Returns a matcher for dumps of desired routes.
 pub(crate) fn matcher(wanted: &Routes) -> DumpMatcher<'_> {
     DumpMatcher::new(wanted, &Devices::default(), MARKER)
 }
 
-/// Matches a dump, and returns how many of its rows are in sync.
+/// Matches a dump, and returns the number of rows in sync.
 pub(crate) fn match_dump(matcher: &mut DumpMatcher<'_>, family: Family, dump: &[u8]) -> usize {
     match_rows(matcher, family, rows(dump))
 }
 
-/// The same with rows that have been read already: the diff alone.
+/// Does the same with parsed rows: the diff alone.
 pub(crate) fn match_rows(
     matcher: &mut DumpMatcher<'_>,
     family: Family,
@@ -171,13 +170,13 @@ pub(crate) fn match_rows(
     for row in rows {
         matched += usize::from(matcher.match_row(Some(&row), || row.to_route(), &mut kept));
     }
-    // The list of mismatches is part of the work, and is empty here.
+    // The list of mismatches, empty here, is part of the work.
     matcher.end(family, None);
     black_box(matcher.settle(true));
     matched
 }
 
-/// The rows of a dump, as the matcher takes them.
+/// Returns the rows of a dump, in the matcher's form.
 #[inline]
 pub(crate) fn rows(dump: &[u8]) -> impl Iterator<Item = PlainRoute> + '_ {
     Messages::new(dump).filter_map(|message| match Row::parse(message.body) {
@@ -186,8 +185,7 @@ pub(crate) fn rows(dump: &[u8]) -> impl Iterator<Item = PlainRoute> + '_ {
     })
 }
 
-/// Routes of which one at a time is to lead another way, as in a loop between two looks at the
-/// whole.
+/// Routes that change their gateway one at a time, as in a loop between two full passes.
 #[derive(Debug)]
 pub(crate) struct Changing {
     routes: Routes,
@@ -197,14 +195,14 @@ pub(crate) struct Changing {
 }
 
 impl Changing {
-    /// As many IPv4 routes, all of which are there.
+    /// Makes `count` IPv4 routes, all in place.
     pub(crate) fn new(count: usize) -> Changing {
         let routes: Routes = wanted(Family::Inet, count).collect();
         Changing { tracker: Tracker::in_sync(&routes), routes, count, changes: 0 }
     }
 
-    /// Has the next route lead another way, makes the plan for it, and takes it for carried out.
-    /// `None` is a plan that could not be made.
+    /// Changes the next route's gateway, makes the plan for it, and treats it as executed. Returns
+    /// `None` if the plan could not be made.
     pub(crate) fn change(&mut self) -> Option<Plan> {
         self.changes += 1;
         let at = self.changes % self.count;

@@ -1,5 +1,5 @@
-//! `counts list` prints the names of the works, and how many items each has; `counts NAME ROUNDS`
-//! does one, to be counted from outside: see `cargo xtask counts`.
+//! `counts list` prints the names of the works, each with its number of items. `counts NAME ROUNDS`
+//! runs one, to be counted from outside: see `cargo xtask counts`.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! The works whose instructions are counted, and which criterion times: a table, and a function
-//! each.
+//! The works that are counted in instructions, and timed by criterion: a table, and one function
+//! for each.
 //!
 //! A function makes its input, then hands over one round. To count another work, add a row and a
 //! function here and run `cargo xtask counts --write`.
@@ -17,31 +17,31 @@ use trueup_netlink::wire::Messages;
 
 use crate::made::{self, MARKER};
 
-/// The size of most works when they are counted: enough that the last digit does not matter, few
-/// enough that a run under valgrind is over in a second or two.
+/// The counted size of most works: large enough for a stable last digit, small enough to run a
+/// second or two under valgrind.
 const COUNTED: &[usize] = &[10_000];
-/// Changes in a round, each planned by itself.
+/// The changes in a round, each with its own plan.
 const CHANGES: usize = 1_000;
 
-/// Runs a round as often as it likes.
+/// Runs a round as often as the caller needs.
 pub type Runs<'a> = &'a mut dyn FnMut(&mut dyn FnMut());
 
-/// Something to be counted or timed.
+/// A piece of work to count or time.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
-    /// As in `benches/counts.toml`.
+    /// The name in `benches/counts.toml`.
     pub name: &'static str,
     /// Makes an input of a size, and hands over a round.
     pub run: fn(usize, Runs<'_>),
     /// The sizes at which it is counted.
     counted: &'static [usize],
-    /// Items in a round, if that is not the size.
+    /// The items in a round; `None` if that is the size.
     items: Option<usize>,
 }
 
 use Family::{Inet, Inet6};
 
-/// All of it.
+/// All works, in the order of `benches/counts.toml`.
 pub const WORKS: [Work; 23] = [
     work("decode an IPv4 route", |size, runs| decode(Inet, size, runs)),
     work("decode an IPv6 route", |size, runs| decode(Inet6, size, runs)),
@@ -86,7 +86,7 @@ pub const WORKS: [Work; 23] = [
         let nothing = Desired::default().with_routes([]);
         planned(&nothing, &made::observed(made::routes(Inet, size)), runs);
     }),
-    // Not more than one of few.
+    // A change among many must not cost more than one among few.
     Work {
         counted: &[1_000, 100_000],
         items: Some(CHANGES),
@@ -110,8 +110,7 @@ impl Work {
         self.items.unwrap_or(size)
     }
 
-    /// Returns the works with the sizes at which they are counted, each by its name in
-    /// `benches/counts.toml`.
+    /// Returns the works with their counted sizes, each by its name in `benches/counts.toml`.
     pub fn counted() -> impl Iterator<Item = (String, &'static Work, usize)> {
         WORKS.iter().flat_map(|work| {
             work.counted.iter().map(move |size| match work.counted {
@@ -122,7 +121,7 @@ impl Work {
     }
 }
 
-/// Hands over a round; what it returns is dropped within the round.
+/// Hands over a round, and drops its result within the round.
 fn hand<T>(runs: Runs<'_>, mut round: impl FnMut() -> T) {
     runs(&mut || drop(black_box(round())));
 }
@@ -164,7 +163,7 @@ fn hold(routes: Vec<Route<IfName>>, runs: Runs<'_>) {
     hand(runs, || black_box(&routes).iter().cloned().collect::<Routes>());
 }
 
-/// A pass that finds everything in order, but for the kernel and the socket.
+/// Does the work of a pass that finds everything in place, without the kernel and the socket.
 fn match_dump(family: Family, size: usize, runs: Runs<'_>) {
     let wanted = made::wanted(family, size).collect();
     let dump = made::dump(&made::routes(family, size));
@@ -172,7 +171,7 @@ fn match_dump(family: Family, size: usize, runs: Runs<'_>) {
     hand(runs, || made::match_dump(&mut matcher, family, black_box(&dump)));
 }
 
-/// The diff's part of it.
+/// Does only the diff of [`match_dump`].
 fn match_rows(family: Family, size: usize, runs: Runs<'_>) {
     let wanted = made::wanted(family, size).collect();
     let dump = made::dump(&made::routes(family, size));
@@ -185,10 +184,10 @@ fn compare(desired: &[Route], observed: &[Route], runs: Runs<'_>) {
     hand(runs, || made::two_way(black_box(desired), black_box(observed), Route::key, made::value));
 }
 
-/// A key that is one integer, and a value.
+/// An integer key, and a value.
 type Integer = (u128, u64);
 
-/// What the merge costs, beside its keys.
+/// Measures the cost of the merge, with cheap keys.
 fn integers(size: usize, order: fn(&[Integer]) -> Vec<Integer>, runs: Runs<'_>) {
     let sorted: Vec<Integer> = (0..size).map(|at| (at as u128, at as u64)).collect();
     let desired = order(&sorted);
@@ -210,7 +209,7 @@ fn planned(desired: &Desired, observed: &Observed, runs: Runs<'_>) {
 mod tests {
     use super::*;
 
-    // A work that does less than it says would be counted as quick.
+    // A work that does too little would count as fast.
     #[test]
     fn the_works_do_what_their_names_say() {
         for family in [Family::Inet, Family::Inet6] {

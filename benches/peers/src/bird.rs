@@ -1,8 +1,8 @@
-//! BIRD 2: routes of a static protocol, brought into the kernel by a kernel protocol.
+//! BIRD 2: routes of a static protocol, exported to the kernel by a kernel protocol.
 //!
-//! It is started with its configuration beforehand, which it reads in some seconds; the clock runs
-//! from the command over its control socket that sets it to work until it says that all is done.
-//! Its routes bear its own protocol, 12.
+//! BIRD starts beforehand, as reading its configuration takes some seconds. The clock runs from the
+//! command over its control socket that starts the work until BIRD reports the end. Its routes have
+//! its own protocol, 12.
 
 use std::fmt::Write as _;
 use std::thread;
@@ -15,12 +15,12 @@ use trueup_works::{Family, PROTOCOL, Work, routes};
 
 use crate::ip;
 
-/// Does it.
+/// Does a work, and returns its cost.
 pub(crate) fn run(work: Work, size: usize) -> Result<Took> {
     let create = matches!(work, Work::RouteCreate(_));
     if !create {
-        // It leaves alone what others made. What an earlier run of it left bears its own protocol
-        // and is taken over.
+        // It leaves other writers' routes alone. Routes left from its earlier run have its own
+        // protocol, and it takes them over.
         let protocol = PROTOCOL.to_string();
         ip::call(&[ip::option(work), "route", "flush", "protocol", &protocol])?;
     }
@@ -34,7 +34,7 @@ pub(crate) fn run(work: Work, size: usize) -> Result<Took> {
     }
     bird.ask("enable kernel1")?;
     wait_exported(&mut bird, size)?;
-    // A scan has to have been, after which it knows all that there is for its own.
+    // A scan comes first, so that it knows its routes in the kernel.
     scan(&mut bird)?;
     timed_of(id, || {
         if work.is_noop() {
@@ -50,7 +50,7 @@ fn config(work: Work, size: usize) -> Result<String> {
         Family::Inet => "ipv4",
         Family::Inet6 => "ipv6",
     };
-    // Metric 0 is that of the other peers' routes; `learn` lets a scan be asked for.
+    // Metric 0, as in the other peers' routes; `learn` permits a requested scan.
     let mut text = format!(
         "router id 10.200.0.1;\nprotocol device {{ scan time 600; }}\nprotocol kernel {{ disabled; \
          persist; learn; scan time 600; metric 0; {kind} {{ export all; }}; }}\n\
@@ -62,8 +62,8 @@ fn config(work: Work, size: usize) -> Result<String> {
     Ok(text + "}\n")
 }
 
-/// Waits until the kernel has as many of the static protocol's routes. It is asked so seldom that
-/// asking costs nothing.
+/// Waits until the kernel has this number of the static protocol's routes. The interval between two
+/// questions is long enough to cost nothing.
 fn wait_exported(bird: &mut Bird, wanted: usize) -> Result<()> {
     let start = Instant::now();
     while start.elapsed() < BOUND {
@@ -81,7 +81,8 @@ fn wait_exported(bird: &mut Bird, wanted: usize) -> Result<()> {
     bail!("bird is not done after {BOUND:?}")
 }
 
-/// Has it scan the kernel's routes. It answers the next command once it has, being of one thread.
+/// Makes it scan the kernel's routes. It has one thread, so it answers the next command after the
+/// scan.
 fn scan(bird: &mut Bird) -> Result<()> {
     bird.ask("reload in kernel1")?;
     bird.ask("show status").map(drop)

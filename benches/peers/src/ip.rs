@@ -1,4 +1,4 @@
-//! iproute2: `ip -batch -force` with a line an object; `ip route show` to look.
+//! iproute2: `ip -batch -force` with one line for each object; `ip route show` to read.
 
 use std::env::temp_dir;
 use std::fmt::Write as _;
@@ -9,14 +9,14 @@ use anyhow::{Context as _, Result, ensure};
 use trueup_works::clock::{Took, timed_command};
 use trueup_works::{Family, PROTOCOL, Work, address, find, link, routes, rules};
 
-/// All but single changes.
+/// Returns all works except single changes, with the largest sizes.
 pub(crate) fn works() -> Vec<(Work, usize)> {
     let is_single =
         |it: &Work| matches!(it, Work::RouteChange | Work::RouteTurn | Work::GatewayObject);
     Work::all().filter(|work| !is_single(work)).map(|work| (work, work.largest())).collect()
 }
 
-/// Does it.
+/// Does a work, and returns its cost.
 pub(crate) fn run(work: Work, size: usize) -> Result<Took> {
     match work {
         Work::InternetNoop | Work::BothNoop => {
@@ -49,8 +49,8 @@ pub(crate) fn run(work: Work, size: usize) -> Result<Took> {
     }
 }
 
-/// Runs the lines of a work. Rules come last and go first. IPv6 rules beside IPv4 ones are in a
-/// file of their own, for `ip -6 -batch`: in a line of a batch there is no saying the family.
+/// Runs the lines of a work. Rules are made last and deleted first. IPv6 rules beside IPv4 ones are
+/// in a separate file for `ip -6 -batch`, as a line of a batch cannot name the family.
 fn batch(work: Work, size: usize) -> Result<Took> {
     let [main, rules6, complaints] =
         ["main", "rules6", "stderr"].map(|name| temp_dir().join(format!("peers-{}-{name}", id())));
@@ -75,7 +75,7 @@ fn batch(work: Work, size: usize) -> Result<Took> {
             batch
         }
     };
-    // Of a million complaints the first is enough.
+    // Of a million error messages the first is enough.
     let took = timed_command(command.stderr(File::create(&complaints)?)).with_context(|| {
         let said = fs::read_to_string(&complaints).unwrap_or_default();
         said.lines().next().unwrap_or_default().to_owned()
@@ -123,7 +123,7 @@ fn lines(work: Work, size: usize) -> Result<Lines> {
         _ => {
             for ((address, length), via) in routes(work, size)? {
                 write!(lines.main, "route {verb} {address}/{length}")?;
-                // Deleted by either gateway, and whoever made them.
+                // A delete needs no gateway, and ignores the maker.
                 if !is_delete {
                     write!(lines.main, " via {via} proto {PROTOCOL}")?;
                 }
@@ -137,7 +137,7 @@ fn lines(work: Work, size: usize) -> Result<Lines> {
     Ok(lines)
 }
 
-/// The option of a family.
+/// Returns the option for the family.
 pub(crate) fn option(work: Work) -> &'static str {
     match work.family() {
         Family::Inet => "-4",
@@ -145,7 +145,7 @@ pub(crate) fn option(work: Work) -> &'static str {
     }
 }
 
-/// Runs `ip` to its end.
+/// Runs `ip`, and fails unless it succeeds.
 pub(crate) fn call(args: &[&str]) -> Result<()> {
     let status = ip(args).status()?;
     ensure!(status.success(), "ip {}: {status}", args.join(" "));

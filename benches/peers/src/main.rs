@@ -1,12 +1,12 @@
-//! What others make, at the same work as trueup: `ip -batch`, the crates nlink and rtnetlink, BIRD
-//! 2.
+//! Other programs that do the same works as trueup: `ip -batch`, the crates nlink and rtnetlink,
+//! BIRD 2.
 //!
-//! `peers NAME WORK SIZE` does a piece of work once, in the network namespace that it is started
-//! in, and prints what it took as a line of JSON; `peers list` prints what there is. Works, the
-//! state that each finds and leaves, and the line are described in `benches/README.md`.
+//! `peers NAME WORK SIZE` does a piece of work once, in the network namespace in which it is
+//! started, and prints its cost as a line of JSON; `peers list` prints all programs and works.
+//! `benches/README.md` describes the works, the state that each finds and leaves, and the line.
 //!
-//! Each peer is used as its own documentation has it, with what it offers for many objects at once.
-//! Nothing here judges whether the outcome is right: whoever has it run looks at the kernel.
+//! Each program is used as in its own documentation, with its means for many objects at once. This
+//! code does not check the result: the caller looks at the kernel.
 
 mod bird;
 mod ip;
@@ -17,7 +17,7 @@ use anyhow::Result;
 use trueup_works::Family::{Inet, Inet6};
 use trueup_works::{Program, Work, find, perform};
 
-/// The works about routes that nearly all do.
+/// The works about routes that nearly all programs can do.
 const ROUTES: [Work; 8] = [
     Work::RouteCreate(Inet),
     Work::RouteNoop(Inet),
@@ -31,9 +31,8 @@ const ROUTES: [Work; 8] = [
 
 fn main() -> Result<()> {
     let routes = ROUTES.map(|work| (work, 1_000_000));
-    // What it replaces or deletes nlink's declared way looks up in a list, for each, so that the
-    // time grows with the square: a delete takes 21 µs of processor time among 1,000, 31 µs among
-    // 10,000.
+    // For each replaced or deleted route, nlink's declared way searches a list, so the time grows
+    // with the square: a delete takes 21 µs of processor time among 1,000, 31 µs among 10,000.
     let declared = ROUTES.map(|work| match work {
         Work::RouteGateway | Work::RouteDelete(_) => (work, 10_000),
         _ => (work, 1_000_000),

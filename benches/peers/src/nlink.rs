@@ -1,4 +1,4 @@
-//! The crate nlink, in both of its ways: batches of requests, and a declared configuration that it
+//! The crate nlink in both its ways: batches of requests, and a declared configuration, which it
 //! compares and applies.
 
 use std::net::IpAddr;
@@ -11,11 +11,11 @@ use nlink::netlink::types::route::RouteProtocol;
 use trueup_works::clock::{Took, timed};
 use trueup_works::{Destination, PROTOCOL, Work, routes};
 
-/// Requests at once. The kernel acknowledges each, and a receive buffer of the default size holds
-/// no more: with more than that batches fail with `ENOBUFS`.
+/// Requests in one batch. The kernel acknowledges each, and a default receive buffer holds no more:
+/// larger batches fail with `ENOBUFS`.
 const BATCH: usize = 250;
 
-/// Requests in batches; a replacement one at a time, as a batch has none; a look is a dump.
+/// Sends requests in batches; replaces routes one at a time, as a batch cannot; reads with a dump.
 pub(crate) fn run(work: Work, size: usize) -> Result<Took> {
     let mut routes = routes(work, size)?.peekable();
     on_runtime(async |netlink| {
@@ -52,8 +52,8 @@ pub(crate) fn run(work: Work, size: usize) -> Result<Took> {
     })
 }
 
-/// The whole state declared, which nlink compares with the kernel's and applies. The declaration is
-/// made beforehand.
+/// Declares the whole state, which nlink compares with the kernel's and applies. The declaration is
+/// made before the clock starts.
 pub(crate) fn declared(work: Work, size: usize) -> Result<Took> {
     let mut config = NetworkConfig::new().route_protocol(RouteProtocol::from(PROTOCOL));
     let delete = matches!(work, Work::RouteDelete(_));
@@ -73,7 +73,7 @@ pub(crate) fn declared(work: Work, size: usize) -> Result<Took> {
 }
 
 fn on_runtime(work: impl AsyncFnOnce(&Connection<nlink::Route>) -> Result<()>) -> Result<Took> {
-    // It is quickest on one thread.
+    // It is fastest on one thread.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let _entered = runtime.enter();
     let netlink = Connection::<nlink::Route>::new()?;

@@ -1,5 +1,5 @@
-//! The crate rtnetlink: a request at a time, as it has no batches; a dump is looked at as it
-//! streams in.
+//! The crate rtnetlink: one request at a time, as it has no batches; it handles a dump while it
+//! arrives.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,7 +12,8 @@ use rtnetlink::{Handle, RouteMessageBuilder, new_connection_with_strict_check};
 use trueup_works::clock::{Took, timed};
 use trueup_works::{Destination, Family, PROTOCOL, Work, routes};
 
-/// Does it, on a runtime of one thread: on one of several it takes more than five times as long.
+/// Does a work on a runtime with one thread: with several threads it takes more than five times as
+/// long.
 pub(crate) fn run(work: Work, size: usize) -> Result<Took> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let _entered = runtime.enter();
@@ -39,7 +40,7 @@ async fn carry_out(handle: &Handle, work: Work, size: usize) -> Result<()> {
             Work::RouteGateway => handle.route().add(message).replace().execute().await?,
             Work::RouteCreate(_) => handle.route().add(message).execute().await?,
             _ => {
-                // Whatever its gateway is by now.
+                // The gateway may be either one.
                 message.attributes.retain(|it| !matches!(it, RouteAttribute::Gateway(_)));
                 handle.route().del(message).execute().await?;
             }
@@ -65,7 +66,7 @@ fn message(((address, length), via): (Destination, IpAddr)) -> Result<RouteMessa
     })
 }
 
-/// Has the kernel send the routes of table main and of our protocol alone.
+/// Makes the kernel send only routes of table main with our protocol.
 fn filter(family: Family) -> RouteMessage {
     let mut message = match family {
         Family::Inet => RouteMessageBuilder::<Ipv4Addr>::new().build(),

@@ -1,9 +1,9 @@
-//! What a graph costs: to start, to run in place, at rest, and for one event; beside a plain
-//! topological walk by one thread, by two, and by rayon's pool, and systemd's transaction of as
-//! many units.
+//! The costs of a graph: to start, to run in place, at rest, and for one event. They are compared
+//! with a plain topological walk by one thread, by two and by rayon's pool, and with systemd's
+//! transaction of the same number of units.
 //!
-//! Each vertex has ten parents from all over the part before it. The programs take turns; of
-//! several turns the one that took the least of the processor counts.
+//! Each vertex has ten parents, spread over all vertices before it. The programs take turns; of
+//! several turns the one with the least processor time counts.
 #![allow(unsafe_code, reason = "an allocator that counts")]
 
 #[path = "graph/others.rs"]
@@ -33,9 +33,9 @@ struct Options {
     turns: usize,
 }
 
-/// No wait is longer.
+/// The time limit of every wait.
 const BOUND: Duration = Duration::from_secs(120);
-/// How long it is left at rest.
+/// The length of the rest.
 const REST: Duration = Duration::from_secs(2);
 const EDGES: usize = 10;
 const WORKERS: usize = 2;
@@ -47,7 +47,7 @@ struct Counting;
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-// SAFETY: all is left to the system's allocator; what is counted is no pointer of its.
+// SAFETY: all requests go to the system's allocator; the counter is no pointer.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
@@ -66,7 +66,7 @@ fn allocated() -> usize {
     ALLOCATED.load(Ordering::Relaxed)
 }
 
-/// Returns the parents of a vertex.
+/// Returns the parents of a vertex, some more than once.
 fn parents(at: usize) -> impl Iterator<Item = usize> {
     (0..EDGES.min(at)).map(move |edge| (at * 7_919 + edge * 104_729) % at)
 }
@@ -75,11 +75,11 @@ fn name(at: usize) -> String {
     format!("vertex.{at}")
 }
 
-/// The least of several turns of each figure.
+/// Each figure's least value over several turns.
 struct Row {
     vertices: usize,
     edges: usize,
-    /// Of what [`FIGURES`] names.
+    /// In the order of [`FIGURES`].
     usage: [Usage; FIGURES.len()],
     event: Duration,
     bytes: usize,
@@ -87,11 +87,11 @@ struct Row {
     rest: f64,
 }
 
-/// What is timed: graph and driver, then the others.
+/// The measured figures: graph and driver, then the others.
 const FIGURES: [&str; 5] =
     ["driver: start", "until in place", "memory alone", "two threads", "rayon"];
 
-/// Measures work, and keeps what took the least of the processor.
+/// Measures work, and keeps the result if it took less processor time than the best.
 fn least<T>(best: &mut Usage, work: impl FnOnce() -> T) -> Result<T> {
     let (value, usage) = measure(work)?;
     if usage.processor < best.processor {
@@ -100,7 +100,7 @@ fn least<T>(best: &mut Usage, work: impl FnOnce() -> T) -> Result<T> {
     Ok(value)
 }
 
-/// Shows processor time, and behind it the wall time of the same turn.
+/// Shows processor time, followed by the wall time of the same turn.
 fn show(usage: &Usage) -> String {
     format!("{:.1} ms, {:.1}", usage.processor * 1e3, usage.wall * 1e3)
 }
@@ -137,7 +137,7 @@ fn declare(at: usize, runs: &Arc<AtomicUsize>, has_parents: bool) -> Declared {
     )
 }
 
-/// Runs a driver, leaves it at rest, and has one event happen.
+/// Runs a driver, leaves it at rest, and causes one event.
 fn driven(row: &mut Row) -> Result<()> {
     let runs = Arc::new(AtomicUsize::new(0));
     let before = allocated();
@@ -150,7 +150,7 @@ fn driven(row: &mut Row) -> Result<()> {
         Config::new(NonZeroUsize::MIN.saturating_add(WORKERS - 1)).with_quiet(Duration::ZERO);
     let ledger = Box::new(MemoryLedger::default());
     let [start, in_place, ..] = &mut row.usage;
-    // With the start, as some of it runs before that returns.
+    // Include the start, as some vertices run before it returns.
     let driver = least(in_place, || {
         let driver = least(start, || Driver::start(config, vertices, ledger))??;
         driver.wait_converged(BOUND)?;
@@ -173,7 +173,7 @@ fn driven(row: &mut Row) -> Result<()> {
     Ok(())
 }
 
-/// The processor's seconds of a vertex.
+/// Returns processor seconds for each vertex.
 fn each(row: &Row, at: usize) -> f64 {
     row.usage[at].processor / row.vertices as f64
 }
@@ -204,7 +204,7 @@ fn main() -> Result<()> {
         );
         rows.push(row);
     }
-    // 1 is linear: the time of a vertex in the largest graph, against that in the smallest.
+    // 1 is linear: time for each vertex in the largest graph, divided by that in the smallest.
     let slopes = FIGURES
         .iter()
         .enumerate()

@@ -1,5 +1,5 @@
-//! The floor and trueup as programs that do one piece of work a process. A program of its own, so
-//! that the memory of the others is not in theirs.
+//! The floor and trueup, one piece of work in each process. A separate program, so that the other
+//! benchmarks' memory does not count.
 
 fn main() -> anyhow::Result<()> {
     trueup_benches::works()

@@ -1,6 +1,6 @@
-//! Has programs do the works in turn: floor, trueup and the others, again and again, so that
-//! whatever else the machine does meets all alike. A namespace is shared by the turns of a size,
-//! and each turn leaves it as it found it.
+//! Makes programs do the works in turn, floor, trueup and the others, again and again: any other
+//! load of the machine affects all alike. The turns of a size share a namespace, and each turn
+//! leaves it as it was.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -15,11 +15,11 @@ use super::series::{Held, Series, Step};
 use crate::floor;
 use trueup_works::Work;
 
-/// How often those beside floor and trueup take part, at most, up to 100,000 objects and above.
+/// The maximum number of turns of the other programs, up to 100,000 objects and above.
 const TURNS_OF_OTHERS: (usize, usize) = (3, 1);
 
 impl Options {
-    /// No sizes of a series of which nothing is to be measured.
+    /// Returns the sizes to measure; none if no work of the series is selected.
     fn sizes(&self, series: &Series) -> Vec<usize> {
         if !series.steps.iter().any(|step| self.measures(series, step)) {
             return Vec::new();
@@ -46,8 +46,8 @@ impl Options {
     }
 }
 
-/// Runs a series, and puts what it took into the record: what an earlier run left there of the same
-/// works is replaced. Past `until` there is but one turn more of each size.
+/// Runs a series, and puts its figures into the record, where they replace an earlier run's of the
+/// same works. After `until` each size gets only one turn.
 pub(super) fn series(
     series: &Series,
     programs: &[Program],
@@ -65,7 +65,7 @@ pub(super) fn series(
                 break;
             }
             for at in 0..programs.len() {
-                // No program is always the first.
+                // Rotate, so that no program is always the first.
                 turns.turn(&programs[(run + at) % programs.len()], run)?;
             }
         }
@@ -78,7 +78,8 @@ pub(super) fn series(
     Ok(())
 }
 
-/// Has a program do each work of a series once, at the largest size, and notes where its time went.
+/// Makes a program do each work of a series once, at the largest size, and records where its time
+/// went.
 pub(super) fn profiled(
     series: &Series,
     program: &Program,
@@ -107,15 +108,15 @@ pub(super) fn profiled(
     turns.end()
 }
 
-/// The turns of a series at a size.
+/// The turns of a series at one size.
 struct Turns<'a> {
     series: &'a Series,
     options: &'a Options,
     size: usize,
     entries: Vec<Entry>,
-    /// The kernel's own.
+    /// The number of the kernel's own rules.
     rules: usize,
-    /// What bears the marker, and all rules, between turns.
+    /// The number of routes with the marker and of all rules, between turns.
     marked: usize,
 }
 
@@ -124,7 +125,7 @@ impl<'a> Turns<'a> {
         Turns { series, options, size, entries: Vec::new(), rules: 0, marked: 0 }
     }
 
-    /// Makes the namespace.
+    /// Makes the namespace with everything held during the series.
     fn begin(&mut self) -> Result<()> {
         crate::daemon::enter_namespace(
             self.series.steps.iter().any(|step| step.work == Work::GatewayObject),
@@ -140,8 +141,8 @@ impl<'a> Turns<'a> {
         Ok(())
     }
 
-    /// Empties it: a namespace that is dropped with all that is in it takes its time beside what
-    /// comes next.
+    /// Empties the namespace: if dropped with its objects, its deletion would run beside the next
+    /// measurement.
     fn end(&self) -> Result<()> {
         match self.series.held {
             Held::Nothing => Ok(()),
@@ -150,7 +151,7 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// One program does all works of the series that it can.
+    /// Makes one program do all works of the series that it can.
     fn turn(&mut self, program: &Program, run: usize) -> Result<()> {
         let (small, large) = TURNS_OF_OTHERS;
         let most = if self.size > 100_000 { large } else { small };
@@ -176,21 +177,21 @@ impl<'a> Turns<'a> {
             };
             if let Err(error) = done {
                 eprintln!("{} {} {}: {error:#}", program.name, step.work, self.size);
-                // Where what stands in fails, anything that the program did before may be why.
+                // If a substitute fails, any earlier work of the program may be the cause.
                 let failed = if measured { vec![step] } else { can };
                 for step in failed {
                     let failed = &mut self.entry(step.work).failed;
                     failed.insert(program.name.clone(), format!("{error:#}"));
                 }
                 self.begin()?;
-                // The namespace that was left is emptied meanwhile.
+                // The previous namespace is being emptied meanwhile.
                 settle(self.size.saturating_mul(10));
                 return Ok(());
             }
             settle(self.size);
         }
         if rank(&program.name) == 2 && floor::marked()? != self.marked {
-            // There is as much as before, but it has become the program's own.
+            // The number of objects is the same, but they are now the program's own.
             self.end()?;
             self.begin()?;
         }
@@ -225,14 +226,14 @@ impl<'a> Turns<'a> {
         entry.is_some_and(|entry| entry.failed.contains_key(&program.name))
     }
 
-    /// Does a work that is not measured.
+    /// Does a work without measuring it, for a program that cannot.
     fn stand_in(&self, work: Work) -> Result<()> {
         floor::perform(work, self.size)?;
         Ok(())
     }
 }
 
-/// Lets the kernel free what was deleted: it puts that off.
+/// Waits while the kernel frees deleted objects, which it defers.
 fn settle(size: usize) {
     sleep(Duration::from_micros(size as u64));
 }

@@ -1,4 +1,4 @@
-//! The tables of a record, and the page that they are written to.
+//! The tables of a record, and their place on the page.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::text::{Table, grouped, seconds};
 const BEGIN: &str = "<!-- begin: written by `cargo xtask bench --write` -->\n";
 const END: &str = "<!-- end -->\n";
 
-/// The page with the tables of a record in the place of those that were there.
+/// Returns the page with its tables replaced by those of a record.
 pub(super) fn with_tables(page: &str, record: &Record, picture: &str) -> Result<String> {
     let (before, rest) = page.split_once(BEGIN).context("no mark where they begin")?;
     let (_, after) = rest.split_once(END).context("no mark where they end")?;
@@ -19,7 +19,7 @@ pub(super) fn with_tables(page: &str, record: &Record, picture: &str) -> Result<
     Ok(format!("{before}{BEGIN}\n{tables}\n{END}{after}"))
 }
 
-/// All tables.
+/// Returns all tables.
 fn tables(record: &Record, picture: &str) -> String {
     let mut text =
         format!("{}.\n\n{}\nThe ratio at every size:\n\n", record.machine, headline(record));
@@ -30,7 +30,7 @@ fn tables(record: &Record, picture: &str) -> String {
     text
 }
 
-/// Each work at the largest size at which it was measured.
+/// Returns the table of all works at their largest measured sizes.
 fn headline(record: &Record) -> String {
     let head = [
         "work",
@@ -51,7 +51,7 @@ fn headline(record: &Record) -> String {
         }) else {
             continue;
         };
-        // The limit is of the full size.
+        // The limit applies to the full size.
         let is_limited = entry.size == largest;
         let megabytes = megabytes(figures.median.peak_rss_kb);
         let processor = figures.median.cpu_ns as f64 / floor.median.cpu_ns.max(1) as f64;
@@ -76,7 +76,7 @@ fn micros(figures: &Figures) -> f64 {
     figures.median.wall_ns as f64 / 1e3
 }
 
-/// The limits of time, and whether they are missed.
+/// Returns the limits of time, marked if missed.
 fn bounds(record: &Record, figures: &Figures, step: &Step) -> String {
     let smallest = record.of(step.work).next().and_then(|entry| entry.figures("trueup", "floor"));
     let grown = smallest.map_or(1.0, |smallest| micros(figures) / micros(&smallest));
@@ -89,7 +89,7 @@ fn bounds(record: &Record, figures: &Figures, step: &Step) -> String {
     bounds.collect::<Vec<_>>().join("; ")
 }
 
-/// The limit of memory, and whether it is missed.
+/// Returns the limit of memory, marked if missed.
 fn memory(megabytes: f64, step: &Step) -> String {
     let bounds = step.limits.iter().filter_map(|limit| match *limit {
         Limit::Megabytes(most) => Some(bound(most, megabytes, " MB")),
@@ -102,7 +102,7 @@ fn bound(most: f64, value: f64, unit: &str) -> String {
     format!("{most}{unit}{}", if value <= most { "" } else { ", missed" })
 }
 
-/// A row a work, a column a size.
+/// Adds a table with a row for each work and a column for each size.
 fn growth(text: &mut String, record: &Record) {
     let sizes: BTreeSet<usize> = record.entries.iter().map(|entry| entry.size).collect();
     let mut table = Table::of_sizes("work", &sizes);
@@ -120,7 +120,8 @@ fn growth(text: &mut String, record: &Record) {
     text.push_str(&table.0);
 }
 
-/// A table for each work that others did as well: a row a program, a column a size.
+/// Adds a table for each work that other programs did as well: a row for each program, a column for
+/// each size.
 fn others(text: &mut String, record: &Record) {
     for (step, _) in steps() {
         let all: Vec<&Entry> = record.of(step.work).collect();
@@ -149,7 +150,7 @@ fn cell(entry: &Entry, program: &str) -> String {
     }
 }
 
-/// Where trueup's time went.
+/// Adds a table of where trueup's time went.
 fn profiles(text: &mut String, record: &Record) {
     if record.profiles.is_empty() {
         return;

@@ -1,6 +1,6 @@
-//! The picture of `docs/performance.md`: wall time over the number of objects, a panel a work and a
-//! line a program. Both axes are logarithmic, so that what grows in proportion is a straight line
-//! of the same slope in every panel.
+//! The picture of `docs/performance.md`: wall time over the number of objects, with a panel for
+//! each work and a line for each program. Both axes are logarithmic, so proportional growth is a
+//! straight line with the same slope in every panel.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use trueup_works::Work;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// The works that have a panel.
+/// The works with a panel.
 const PANELS: [Work; 6] = [
     Work::RouteNoop(Family::Inet),
     Work::FewNoop,
@@ -28,12 +28,12 @@ const PANELS: [Work; 6] = [
 ];
 
 const COLUMNS: usize = 2;
-/// The size of a panel with its labels, in pixels.
+/// The width and height of a panel with its labels, in pixels.
 const PANEL: (u32, u32) = (460, 320);
-/// The room beside the lines for the names of the programs.
+/// The width beside the lines for the programs' names, in pixels.
 const NAMES: u32 = 112;
 
-/// Of floor, of trueup, and of the others in turn.
+/// The colours of floor, trueup, and the others in turn.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0x44, 0x44, 0x44),
     RGBColor(0xc2, 0x41, 0x0c),
@@ -45,7 +45,7 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(0xbe, 0x18, 0x5d),
 ];
 
-/// Returns the picture of a record, as SVG.
+/// Returns the picture of a record as SVG.
 pub(super) fn svg(record: &Record) -> Result<String> {
     let mut text = String::new();
     let rows = PANELS.len().div_ceil(COLUMNS);
@@ -60,7 +60,7 @@ pub(super) fn svg(record: &Record) -> Result<String> {
     Ok(text)
 }
 
-/// A program's line: sizes, and wall times in nanoseconds.
+/// A program's line: pairs of size and wall time in nanoseconds.
 struct Line<'a> {
     program: &'a str,
     colour: RGBColor,
@@ -70,7 +70,7 @@ struct Line<'a> {
 fn panel(area: &Area<'_>, record: &Record, work: Work) -> Result<()> {
     let title = steps()
         .find(|(step, _)| step.work == work)
-        // What follows a comma says against what; the lines beside say that.
+        // The picture itself shows the comparison after the comma.
         .and_then(|(step, _)| step.title.split(", against").next());
     let titled = area.titled(title.unwrap_or_default(), ("sans-serif", 17))?;
     let lines = lines(record, work);
@@ -127,7 +127,7 @@ fn decades(values: impl Iterator<Item = f64>) -> Vec<f64> {
     (least as i32..=most as i32).map(|power| 10_f64.powi(power)).collect()
 }
 
-/// Writes the names beside the ends of the lines, the slowest at the top, none over another.
+/// Writes the names beside the ends of the lines, the slowest at the top, without overlaps.
 fn names(area: &Area<'_>, x: i32, mut ends: Vec<(i32, &Line<'_>)>) -> Result<()> {
     const HEIGHT: i32 = 13;
     ends.sort_by_key(|(y, _)| *y);
@@ -143,13 +143,13 @@ fn names(area: &Area<'_>, x: i32, mut ends: Vec<(i32, &Line<'_>)>) -> Result<()>
     Ok(())
 }
 
-/// Returns the lines of a work: floor, trueup, and the others by name.
+/// Returns a work's lines: floor, trueup, and the others by name.
 fn lines(record: &Record, work: Work) -> Vec<Line<'_>> {
-    // Colours are the same in all panels.
+    // A program has the same colour in all panels.
     let all = record.entries.iter().flat_map(|entry| entry.took.keys());
     let all: BTreeSet<(u8, &str)> = all.map(|name| (rank(name), &**name)).collect();
     let lines = all.into_iter().enumerate().map(|(at, (_, program))| {
-        // A logarithm has no zero.
+        // Zero has no logarithm.
         let points = record.of(work).filter_map(|entry| {
             let wall = entry.figures(program, "floor")?.median.wall_ns.max(1) as f64;
             Some((entry.size.max(1) as f64, wall))
@@ -159,7 +159,7 @@ fn lines(record: &Record, work: Work) -> Vec<Line<'_>> {
     lines.filter(|line| !line.points.is_empty()).collect()
 }
 
-/// Returns a power of ten in few characters.
+/// Formats a power of ten in few characters.
 fn short(size: u64) -> String {
     match size {
         0..1_000 => size.to_string(),
@@ -168,7 +168,7 @@ fn short(size: u64) -> String {
     }
 }
 
-/// Returns a power of ten as seconds, without the digits that are zero.
+/// Formats a power of ten as seconds, without zero digits.
 fn round(ns: u64) -> String {
     seconds(ns).replace(".00", "").replace(".0", "")
 }

@@ -1,5 +1,5 @@
-//! Where the time of a work goes, as `perf` samples it: into the kernel's answers, into the changes
-//! that it makes, into what it does besides, or into the program itself.
+//! Where a work's time goes, as sampled by `perf`: the kernel's answers, the kernel's changes,
+//! other work of the kernel, or the program itself.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,32 +14,33 @@ use trueup_testkit::Scratch;
 use trueup_works::Work;
 use trueup_works::clock::{ACKNOWLEDGES, STARTS};
 
-/// A work at one size.
+/// The samples of a work at one size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Profile {
     /// The work's name.
     pub(super) work: String,
-    /// Of how many objects.
+    /// The number of objects.
     pub(super) size: usize,
-    /// What was going on, sample by sample.
+    /// The number of samples by activity.
     pub(super) samples: Samples,
 }
 
-/// How many samples found what going on.
+/// The number of samples for each activity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Samples {
-    /// The kernel, walking and writing down what it has.
+    /// The kernel: walking its tables and writing answers.
     pub(super) reading: u64,
-    /// The kernel, carrying out requests.
+    /// The kernel: executing requests.
     pub(super) writing: u64,
-    /// The kernel at anything else: interrupts, pages of memory, the freeing of what was deleted.
+    /// The kernel: anything else, such as interrupts, pages of memory, the freeing of deleted
+    /// objects.
     pub(super) kernel: u64,
-    /// The program.
+    /// The program itself.
     pub(super) own: u64,
 }
 
 impl Profile {
-    /// Has a program do a work under `perf`, which has to be allowed to look into the kernel.
+    /// Makes a program do a work under `perf`, which must be allowed to sample the kernel.
     pub(super) fn take(program: &Program, work: Work, size: usize) -> Result<Profile> {
         let scratch = Scratch::make("profile")?;
         let samples = sampled(&scratch, program, work, size)?;
@@ -47,7 +48,7 @@ impl Profile {
     }
 }
 
-/// The samples of a work; what is needed for them is in a folder.
+/// Returns the samples of a work; `dir` is a directory for temporary files.
 fn sampled(dir: &Path, program: &Program, work: Work, size: usize) -> Result<Samples> {
     let [starts, acknowledges, data] =
         ["starts", "acknowledges", "data"].map(|name| dir.join(name));
@@ -56,7 +57,7 @@ fn sampled(dir: &Path, program: &Program, work: Work, size: usize) -> Result<Sam
     }
     let mut perf = with_timeout();
     perf.args(["perf", "record", "--quiet", "--call-graph", "fp", "--freq", "999"]);
-    // Nothing is sampled until the program says that the work begins.
+    // Nothing is sampled until the program reports the beginning of the work.
     let control = format!("fifo:{},{}", starts.display(), acknowledges.display());
     perf.args(["--delay=-1", "--control", &control, "--output"]);
     perf.arg(&data).arg("--");
@@ -70,7 +71,7 @@ fn sampled(dir: &Path, program: &Program, work: Work, size: usize) -> Result<Sam
     Ok(samples)
 }
 
-/// The samples as text.
+/// Returns the samples as text.
 fn script(data: &Path) -> Result<String> {
     let mut perf = Command::new("perf");
     perf.args(["script", "--fields", "ip,sym", "--input"]).arg(data);
@@ -80,8 +81,8 @@ fn script(data: &Path) -> Result<String> {
 }
 
 impl Samples {
-    /// Of what `perf script --fields ip,sym` prints: a frame a line, the innermost first, and an
-    /// empty line after each sample.
+    /// Counts the samples in the output of `perf script --fields ip,sym`: one frame on each line,
+    /// the innermost first, and an empty line after each sample.
     fn of_script(text: &str) -> Samples {
         let mut samples = Samples::default();
         for sample in text.split("\n\n") {
@@ -91,7 +92,7 @@ impl Samples {
             });
             let [dumps, asked] = ["netlink_dump", "netlink_sendmsg"]
                 .map(|name| frames.clone().any(|(_, symbol)| symbol == name));
-            // The upper half is the kernel's.
+            // The upper half of addresses is the kernel's.
             let count = match frames.next() {
                 None => continue,
                 Some((address, _)) if address >> 63 == 0 => &mut samples.own,
@@ -104,7 +105,7 @@ impl Samples {
         samples
     }
 
-    /// Of all samples, in percent: reading, writing, the kernel besides, the program.
+    /// Returns the percentages of reading, writing, other kernel work, and the program.
     pub(super) fn percent(&self) -> [f64; 4] {
         let each = [self.reading, self.writing, self.kernel, self.own];
         let all: u64 = each.iter().sum();

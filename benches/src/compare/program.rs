@@ -1,4 +1,4 @@
-//! A program that does works: what it can do, and how it is run.
+//! A program that does works: its abilities, and the way to run it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,22 +7,22 @@ use anyhow::{Context as _, Result, bail, ensure};
 use trueup_works::Work;
 use trueup_works::clock::{Line, Took};
 
-/// The time after which a program is ended, in seconds; it then counts as failed.
+/// The time in seconds after which a program is killed and counts as failed.
 const TIMEOUT: &str = "300";
 
-/// A program that does works.
+/// A program, known by name to a command.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
-    /// The command that knows the program by its name.
+    /// The command that runs the program by its name.
     command: PathBuf,
     pub(super) name: String,
-    /// The works that it can do, and the largest size of each.
+    /// The works that it can do, each with its largest size.
     works: Vec<(Work, usize)>,
 }
 
 impl Program {
-    /// Returns the programs that a command answers `list` with. Works that the benchmark does not
-    /// know are left out.
+    /// Returns the programs in a command's answer to `list`. Works unknown to the benchmark are
+    /// left out.
     pub(super) fn of_command(command: &Path) -> Result<Vec<Program>> {
         let mut list = Command::new(command);
         let output = list
@@ -57,8 +57,8 @@ impl Program {
         self.perform_under(with_timeout(), work, size)
     }
 
-    /// Does a work by way of `command`, which runs the program in its further arguments, as
-    /// [`with_timeout`] does.
+    /// Does a work through `command`, whose further arguments are the program's command line, as in
+    /// [`with_timeout`].
     pub(super) fn perform_under(
         &self,
         mut command: Command,
@@ -75,7 +75,7 @@ impl Program {
     }
 }
 
-/// Returns a command that ends the command in its further arguments after [`TIMEOUT`].
+/// Returns a command that kills the command in its further arguments after [`TIMEOUT`].
 pub(super) fn with_timeout() -> Command {
     let mut timeout = Command::new("timeout");
     timeout.arg(TIMEOUT);

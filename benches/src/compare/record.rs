@@ -1,5 +1,5 @@
-//! What works took, kept from one run of the benchmark to the next, so that one row can be measured
-//! again without the others; and the figures that are made of it.
+//! The measured costs, kept from one run of the benchmark to the next, so that one row can be
+//! measured again alone; and the figures derived from them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,9 +18,9 @@ use trueup_works::clock::Took;
 pub(super) struct Record {
     /// The machine and its kernel, in words.
     pub(super) machine: String,
-    /// What was measured, each work and size once.
+    /// The measurements, one for each work and size.
     pub(super) entries: Vec<Entry>,
-    /// Where the time of trueup went, each work once.
+    /// Where trueup's time went, one profile for each work.
     #[serde(default)]
     pub(super) profiles: Vec<Profile>,
 }
@@ -30,30 +30,29 @@ pub(super) struct Record {
 pub(super) struct Entry {
     /// The work's name.
     pub(super) work: String,
-    /// Of how many objects.
+    /// The number of objects.
     pub(super) size: usize,
-    /// By the program's name, what it took, by the number of the turn.
+    /// The costs by program and number of the turn.
     pub(super) took: BTreeMap<String, BTreeMap<usize, Took>>,
-    /// By the program's name, why it is left out.
+    /// The reasons why programs are left out, by program.
     pub(super) failed: BTreeMap<String, String>,
 }
 
-/// What a work takes a program, compared with another program that took turns with it.
+/// A program's cost of a work, compared with another program that took turns with it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Figures {
-    /// The median turn: of each field by itself.
+    /// The median turn; each field has its own median.
     pub(super) median: Took,
-    /// How many turns there were.
+    /// The number of turns.
     pub(super) turns: usize,
-    /// How many times the median wall time of the other.
+    /// The median wall time, divided by the other program's.
     pub(super) ratio: f64,
-    /// The least and the greatest of the ratios of single turns.
+    /// The least and the greatest ratio of single turns.
     pub(super) spread: (f64, f64),
 }
 
 impl Record {
-    /// What is kept in a file for this machine: nothing where there is no file, or one from another
-    /// machine.
+    /// Reads the record in a file; empty if there is no file, or it is from another machine.
     pub(super) fn read(path: &Path, machine: &str) -> Result<Record> {
         let text = fs::read_to_string(path).unwrap_or_default();
         let record: Record = match &*text {
@@ -66,24 +65,24 @@ impl Record {
         Ok(Record { machine: machine.to_owned(), ..Record::default() })
     }
 
-    /// Keeps it.
+    /// Writes the record to a file.
     pub(super) fn write(&self, path: &Path) -> Result<()> {
         fs::write(path, serde_json::to_string(self)?).with_context(|| path.display().to_string())
     }
 
-    /// Puts an entry in the place of that of the same work and size.
+    /// Adds an entry, which replaces one with the same work and size.
     pub(super) fn put(&mut self, entry: Entry) {
         self.entries.retain(|old| (&old.work, old.size) != (&entry.work, entry.size));
         self.entries.push(entry);
     }
 
-    /// Puts a profile in the place of that of the same work.
+    /// Adds a profile, which replaces one with the same work.
     pub(super) fn put_profile(&mut self, profile: Profile) {
         self.profiles.retain(|old| old.work != profile.work);
         self.profiles.push(profile);
     }
 
-    /// The entries of a work, by ascending size.
+    /// Returns a work's entries by ascending size.
     pub(super) fn of(&self, work: Work) -> impl DoubleEndedIterator<Item = &Entry> {
         let name = work.to_string();
         let mut entries: Vec<_> = self.entries.iter().filter(|it| it.work == name).collect();
@@ -93,12 +92,13 @@ impl Record {
 }
 
 impl Entry {
-    /// Adds what a turn took.
+    /// Adds the cost of a turn.
     pub(super) fn add(&mut self, program: &str, turn: usize, took: Took) {
         self.took.entry(program.to_owned()).or_default().insert(turn, took);
     }
 
-    /// A program's figures beside those of another. `None` unless both took the same turn once.
+    /// Returns a program's figures compared with another's; `None` unless they have a turn in
+    /// common.
     pub(super) fn figures(&self, program: &str, beside: &str) -> Option<Figures> {
         let (turns, others) = (self.took.get(program)?, self.took.get(beside)?);
         let mut ratios: Vec<f64> = turns
@@ -115,7 +115,7 @@ impl Entry {
         })
     }
 
-    /// Prints a line a program.
+    /// Prints a line for each program.
     pub(super) fn tell(&self) {
         for program in self.programs() {
             let Some(figures) = self.figures(program, "floor") else {
@@ -139,7 +139,7 @@ impl Entry {
         }
     }
 
-    /// Those with figures: floor, trueup, and the others by name.
+    /// Returns the programs with figures: floor, trueup, and the others by name.
     pub(super) fn programs(&self) -> Vec<&str> {
         let mut programs: Vec<&str> = self.took.keys().map(String::as_str).collect();
         programs.sort_by_key(|name| (rank(name), *name));
@@ -147,7 +147,7 @@ impl Entry {
     }
 }
 
-/// In which order programs are shown.
+/// Returns the rank by which programs are sorted: floor, trueup, the others.
 pub(super) fn rank(program: &str) -> u8 {
     match program {
         "floor" => 0,
@@ -156,7 +156,7 @@ pub(super) fn rank(program: &str) -> u8 {
     }
 }
 
-/// Kibibytes as MB.
+/// Converts kibibytes to MB (10^6 bytes).
 pub(super) fn megabytes(kibibytes: u64) -> f64 {
     kibibytes as f64 * 1.024e-3
 }
@@ -165,8 +165,8 @@ fn times(a: u64, b: u64) -> f64 {
     a as f64 / b.max(1) as f64
 }
 
-/// The median of those turns alone that both took: a program that took part less often met only
-/// the conditions of its own turns.
+/// Returns the median of the turns that both took: a program with fewer turns met only the
+/// conditions of its own turns.
 fn median_of_both(own: &BTreeMap<usize, Took>, other: &BTreeMap<usize, Took>) -> Took {
     let in_both: Vec<Took> =
         own.iter().filter(|(turn, _)| other.contains_key(turn)).map(|(_, took)| *took).collect();
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn a_program_is_compared_over_the_turns_that_it_took() {
         let mut entry = Entry::default();
-        // The machine is twice as slow from the second turn on.
+        // From the second turn on, the machine is twice as slow.
         for (turn, wall) in [100, 200, 200].into_iter().enumerate() {
             entry.add("floor", turn, took(wall));
             entry.add("trueup", turn, took(wall + wall / 10));

@@ -1,55 +1,54 @@
-//! What is measured, in which order, at which sizes, and what it may cost at most.
+//! The measured works with their order, sizes and limits.
 
 use trueup_works::Family::{Inet, Inet6};
 use trueup_works::Work::{self, *};
 
-/// Works that are done one after the other in one namespace, so that at the end it is as it was at
-/// the beginning.
+/// Works done one after the other in one namespace, so that its state at the end is as at the
+/// beginning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Series {
-    /// What is there before and all the while.
+    /// The objects present before and throughout.
     pub(super) held: Held,
     /// The works, in turn.
     pub(super) steps: &'static [Step],
-    /// The sizes. The limits are about the last.
+    /// The sizes to measure; limits apply to the last.
     pub(super) sizes: &'static [usize],
-    /// How many times a route's cost one of its objects has, about: how often it is measured
-    /// follows from that.
+    /// The cost of one object as a multiple of a route's, about. It determines the number of turns.
     pub(super) weight: usize,
-    /// Not unless a work of it is named: it takes others minutes.
+    /// True if the series runs only when one of its works is named: other programs take minutes.
     pub(super) if_named: bool,
 }
 
-/// What is there while a series runs, and counts in no program's time.
+/// Objects that are present while a series runs, and count in no program's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held {
-    /// The links that gateways are behind, alone.
+    /// Only the links to the gateways.
     Nothing,
-    /// What the first work makes and the second takes away.
+    /// The objects that the first work makes and the second deletes.
     Made(Work, Work),
-    /// As many foreign routes as the size says, and a thousand of ours: [`Work::FewNoop`].
+    /// Foreign routes in the number of the size, and a thousand of ours: [`Work::FewNoop`].
     Crowd,
 }
 
-/// A work, and what trueup may take for it at most, at the largest size.
+/// A work, with trueup's limits at the largest size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(super) work: Work,
-    /// In words, for a table.
+    /// The work in words, for a table.
     pub(super) title: &'static str,
     pub(super) limits: &'static [Limit],
 }
 
-/// What a work may take at most.
+/// The limit of a work's cost.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Limit {
-    /// So many times the wall time of the floor.
+    /// A multiple of the floor's wall time.
     Floors(f64),
-    /// Wall time, microseconds.
+    /// Wall time, in microseconds.
     Micros(f64),
-    /// So many times the wall time at the smallest size.
+    /// A multiple of the wall time at the smallest size.
     Growth(f64),
-    /// Memory resident, MB (10^6 bytes).
+    /// Resident memory, in MB (10^6 bytes).
     Megabytes(f64),
 }
 use Limit::{Floors, Growth, Megabytes, Micros};
@@ -65,11 +64,11 @@ const fn series(held: Held, sizes: &'static [usize], steps: &'static [Step]) -> 
 const TO_A_MILLION: &[usize] = &[1, 1_000, 10_000, 100_000, 1_000_000];
 const TO_100_000: &[usize] = &[1, 1_000, 10_000, 100_000];
 const TO_10_000: &[usize] = &[1, 100, 1_000, 10_000];
-/// All that the table has: 564,579 IPv4 and 167,901 IPv6 prefixes.
+/// The whole table has 564,579 IPv4 and 167,901 IPv6 prefixes.
 const INTERNET: &[usize] = &[1_000, 732_480];
 const ROUTES: Held = Held::Made(RouteCreate(Inet), RouteDelete(Inet));
 
-/// All of them.
+/// All series, in the order of the page.
 pub(super) const SERIES: [Series; 15] = [
     series(
         ROUTES,
@@ -209,7 +208,7 @@ pub(super) const SERIES: [Series; 15] = [
     },
 ];
 
-/// All works, with the largest size of each.
+/// Returns all works, each with its largest size.
 pub(super) fn steps() -> impl Iterator<Item = (&'static Step, usize)> {
     SERIES.iter().flat_map(|series| {
         let largest = series.sizes.iter().copied().max().unwrap_or(0);

@@ -1,5 +1,5 @@
-//! The namespace that all containers share, with another writer's objects on each of their devices,
-//! and the check that nothing was touched but what a run is about.
+//! The namespace shared by all containers, with another writer's objects on each of their devices,
+//! and the check that a run touched only its own container.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,31 +9,31 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, ensure};
 use trueup_testkit::{Action, Changes, Kind, RawMessage, Snapshot, ip_batch};
 
-/// The protocol number of the example, which its routes bear.
+/// The protocol number of the example's routes.
 const PROTOCOL: u8 = 121;
-/// `RTPROT_STATIC`: what the other writer's routes bear.
+/// `RTPROT_STATIC`: the protocol of the other writer's routes.
 const FOREIGN: u8 = 4;
-/// The gateway address that each container's device gets.
+/// The address that each container's device gets as its gateway.
 const GATEWAY: [u8; 4] = [169, 254, 1, 1];
 
 const RTA_DST: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 
-/// How often announcements are read: their queue holds few.
+/// The interval between two reads of announcements: their queue is small.
 const TICK: Duration = Duration::from_millis(5);
 
-/// The device of a container.
+/// Returns the name of a container's device.
 pub(super) fn device(at: usize) -> String {
     format!("c{at}")
 }
 
-/// The address of a container.
+/// Returns a container's address.
 pub(super) fn address(at: usize) -> String {
     format!("10.88.{}.{}", at / 250, 2 + at % 250)
 }
 
-/// Moves the calling thread to a namespace with so many devices, and another writer's address and
-/// route on each. Returns what is there.
+/// Moves the calling thread to a namespace with a device for each container, and another writer's
+/// address and route on each. Returns its state.
 pub(super) fn make(containers: usize) -> Snapshot {
     trueup_testkit::quiet_netns();
     ip_batch((0..containers).flat_map(|at| {
@@ -53,7 +53,7 @@ fn is_gateway(row: &RawMessage, attribute: u16) -> bool {
     row.attrs.get(&attribute).is_some_and(|it| **it == GATEWAY)
 }
 
-/// Returns true for what a container's run creates, and what the kernel derives from it.
+/// Returns true for an object created by a container's run, or derived from one by the kernel.
 fn is_of_containers(row: &RawMessage) -> bool {
     match row.kind {
         Kind::Address => is_gateway(row, IFA_LOCAL),
@@ -62,13 +62,13 @@ fn is_of_containers(row: &RawMessage) -> bool {
     }
 }
 
-/// Returns a snapshot without what some containers have.
+/// Returns a snapshot without the objects of some containers.
 fn without(snapshot: &Snapshot, full: &Snapshot, containers: &[usize]) -> Snapshot {
     let gone: Vec<u32> = containers.iter().filter_map(|at| full.index_of(&device(*at))).collect();
     snapshot.clone().only(|row| !(is_of_containers(row) && gone.contains(&row.device())))
 }
 
-/// Checks that a snapshot is another one without what some containers have.
+/// Checks that `now` equals `full` without the objects of some containers.
 pub(super) fn check_without(
     full: &Snapshot,
     containers: impl IntoIterator<Item = usize>,
@@ -80,7 +80,7 @@ pub(super) fn check_without(
     Ok(())
 }
 
-/// As [`check_without`], whatever is there of these containers by now.
+/// Does the same as [`check_without`], but ignores the objects of these containers.
 pub(super) fn check_others(
     full: &Snapshot,
     containers: impl IntoIterator<Item = usize>,
@@ -104,15 +104,15 @@ pub(super) fn check_complete(containers: usize, now: &Snapshot) -> Result<()> {
     Ok(())
 }
 
-/// Hears, while processes run, of anything that changes and is not of containers: also what is put
-/// back by the time that one looks.
+/// Listens, while processes run, for changes of objects outside the containers, even if they are
+/// reversed before the next check.
 pub(super) struct Watcher {
     is_ended: Arc<AtomicBool>,
     thread: JoinHandle<Vec<RawMessage>>,
 }
 
 impl Watcher {
-    /// Begins.
+    /// Starts listening on a thread.
     pub(super) fn start() -> Watcher {
         let is_ended = Arc::new(AtomicBool::new(false));
         let end = Arc::clone(&is_ended);
@@ -120,7 +120,7 @@ impl Watcher {
         let thread = thread::spawn(move || {
             let mut others = Vec::new();
             loop {
-                // The last look is after the end was asked for.
+                // Read this before the last round, so that nothing is missed.
                 let is_last = end.load(Ordering::Relaxed);
                 let heard = changes.take().into_iter();
                 others.extend(heard.filter(|it| !is_of_containers(it)));
@@ -133,7 +133,7 @@ impl Watcher {
         Watcher { is_ended, thread }
     }
 
-    /// Ends.
+    /// Stops, and fails if another object changed.
     pub(super) fn end(self) -> Result<()> {
         self.is_ended.store(true, Ordering::Relaxed);
         let others = self.thread.join().map_err(|_| anyhow!("announcements were lost"))?;

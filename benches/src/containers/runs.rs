@@ -1,4 +1,4 @@
-//! Processes at once, and one after the other; each is timed from its start to its end.
+//! Runs processes at once, or one after the other, and times each from its start to its end.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -9,18 +9,18 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use trueup_works::clock::processor_of_children;
 
-/// The longest that a single process may take.
+/// The time limit of a single process.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// A process to be started, and what it reads.
+/// A process to start, and its input.
 pub(super) struct Run {
     pub(super) command: Command,
     pub(super) input: String,
-    /// What it has to print, if that is known.
+    /// The expected output; `None` if it is not checked.
     pub(super) prints: Option<&'static str>,
 }
 
-/// What processes took.
+/// The costs of several processes.
 #[derive(Default)]
 pub(super) struct Took {
     pub(super) each: Vec<Duration>,
@@ -29,7 +29,7 @@ pub(super) struct Took {
 }
 
 impl Run {
-    /// Runs it to its end, which has to be a good one.
+    /// Runs it to its end, and fails unless it succeeds. Returns its time.
     fn finish(&mut self) -> Result<Duration> {
         let start = Instant::now();
         let mut child = self
@@ -40,7 +40,7 @@ impl Run {
             .spawn()
             .with_context(|| format!("{:?}", self.command.get_program()))?;
         if let Some(mut input) = child.stdin.take() {
-            // It may end without having read.
+            // The process may end without reading.
             let _ = input.write_all(self.input.as_bytes());
         }
         let output = child.wait_with_output()?;
@@ -58,7 +58,7 @@ impl Run {
         Ok(took)
     }
 
-    /// Runs it, and kills it after some time, if it has not ended by then.
+    /// Runs it, and kills it after `delay` unless it has ended.
     pub(super) fn kill_after(&mut self, delay: Duration) -> Result<()> {
         let command = self.command.stdin(Stdio::null()).stdout(Stdio::null());
         let mut child = command.stderr(Stdio::null()).spawn()?;
@@ -77,13 +77,13 @@ impl Took {
     }
 }
 
-/// Runs all at once.
+/// Runs all processes at once.
 pub(super) fn at_once(runs: Vec<Run>) -> Result<Took> {
     at_once_and_killed(runs.into_iter().map(|run| (run, None)).collect())
 }
 
-/// Runs all at once, and kills those that have a time to live after that. What the others took is
-/// returned.
+/// Runs all at once, and kills those with a delay when it has passed. Returns the costs of the
+/// others.
 pub(super) fn at_once_and_killed(runs: Vec<(Run, Option<Duration>)>) -> Result<Took> {
     let used = processor_of_children()?;
     let ready = Barrier::new(runs.len() + 1);
@@ -115,7 +115,7 @@ pub(super) fn at_once_and_killed(runs: Vec<(Run, Option<Duration>)>) -> Result<T
     Ok(Took { each, total, processor: processor_of_children()?.saturating_sub(used) })
 }
 
-/// Runs one after the other.
+/// Runs one process after the other.
 pub(super) fn alone(runs: Vec<Run>) -> Result<Took> {
     let (used, start) = (processor_of_children()?, Instant::now());
     let each = runs.into_iter().map(|mut run| run.finish()).collect::<Result<_>>()?;

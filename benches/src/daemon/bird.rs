@@ -1,6 +1,6 @@
-//! BIRD 2 at the part of a day that its control socket can ask for: a gateway fails, and comes
-//! back. Its prefixes have a second route, of a static protocol with a lower preference; the first
-//! one's protocol is disabled, and enabled again.
+//! BIRD 2 in the part of a day that its control socket can start: a gateway fails, and comes back.
+//! Its prefixes have a second route, from a static protocol with a lower preference. The first
+//! route's protocol is disabled, and enabled again.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ use crate::floor;
 use crate::listener::Listener;
 use crate::row::Row;
 
-/// Measures it among a day's routes, as many of both families.
+/// Measures it among a day's routes, with these numbers of IPv4 and IPv6.
 pub(super) fn run((v4, v6): (usize, usize)) -> Result<Row> {
     enter_namespace(true)?;
     let table = Table::of_day(Prefixes::internet_of(v4, v6)?)?;
@@ -50,7 +50,8 @@ pub(super) fn run((v4, v6): (usize, usize)) -> Result<Row> {
     Ok(turns.row("bird", "daemon-day-gateway", GATEWAY_FAILS, table.len(), prefixes.len()))
 }
 
-/// The routes as static protocols, and the kernel protocols that carry them over.
+/// Returns a configuration with the routes as static protocols, and the kernel protocols that
+/// export them.
 fn config(table: &Table) -> Result<String> {
     let mut text = "router id 10.200.0.1;\nprotocol device { scan time 600; }\n".to_owned();
     for (name, channel) in [("kernel4", "ipv4"), ("kernel6", "ipv6")] {

@@ -1,7 +1,7 @@
-//! A routing daemon's day, one thing after the other in one run: so many routes of both families, a
-//! tenth of them multipath, 1 % with a gateway that cannot be reached and 0.1 % in conflict with
-//! another writer all the time; changes of some prefixes ten times a second, a gateway that fails,
-//! a feed.
+//! A routing daemon's day in one run, one part after the other: many routes of both families, a
+//! tenth of them multipath. 1 % have an unreachable gateway, and 0.1 % are in conflict with another
+//! writer, all the time. Some prefixes change ten times a second, a gateway fails, and there is a
+//! feed.
 
 use std::collections::HashMap;
 use std::process;
@@ -24,18 +24,18 @@ use crate::listener::{Heard, Listener};
 use crate::row::Row;
 use crate::writer::{Verb, write};
 
-/// The title of a row.
+/// The title of the row for a failing gateway.
 pub(super) const GATEWAY_FAILS: &str = "a gateway fails, and comes back: each of its prefixes";
-/// How many prefixes change at once.
+/// The numbers of prefixes that change at once.
 const CHANGED: [usize; 3] = [1, 10, 1_000];
 /// The time between two changes.
 const PERIOD: Duration = Duration::from_millis(100);
-/// trueup and the floor have so many turns each.
+/// The number of turns of trueup, and of the floor.
 const TURNS: u32 = 6;
-/// The floor's turns are shorter than trueup's.
+/// The floor's turns are shorter than trueup's by this factor.
 const FLOOR_SHARE: u32 = 4;
 
-/// A day's beginning, and what it is measured by.
+/// A day's loop, routes and listener.
 struct Day<'a> {
     kept: &'a Kept,
     table: &'a mut Table,
@@ -43,7 +43,8 @@ struct Day<'a> {
     lasts: Duration,
 }
 
-/// Measures a day of so many routes; of each kind of change for so long.
+/// Measures a day with these numbers of IPv4 and IPv6 routes; each kind of change lasts for
+/// `lasts`.
 pub(super) fn run((v4, v6): (usize, usize), lasts: Duration, rows: &mut Rows) -> Result<()> {
     enter_namespace(true)?;
     let mut table = Table::of_day(Prefixes::internet_of(v4, v6)?)?;
@@ -81,7 +82,7 @@ pub(super) fn run((v4, v6): (usize, usize), lasts: Duration, rows: &mut Rows) ->
 }
 
 impl Day<'_> {
-    /// Nothing changes.
+    /// Measures a rest: nothing changes.
     fn rest(&mut self) -> Result<Row> {
         let lasts = self.lasts.min(Duration::from_secs(20));
         let meter = Meter::start(self.listener)?;
@@ -90,7 +91,7 @@ impl Day<'_> {
         Ok(row.at_rest(meter.read()?, lasts, self.table.len()))
     }
 
-    /// So many prefixes get another gateway, ten times a second.
+    /// Gives `count` prefixes another gateway, ten times a second.
     fn changes(&mut self, count: usize, floor: &mut FloorRoutes) -> Result<[Row; 2]> {
         let (mut ours, mut theirs) = (Turns::default(), Turns::default());
         for _ in 0..TURNS {
@@ -113,8 +114,8 @@ impl Day<'_> {
         ])
     }
 
-    /// Three tenths of the IPv4 routes lose their gateway at once, and get it back; one more prefix
-    /// changes right behind them.
+    /// Takes the gateway from three tenths of the IPv4 routes at once, and gives it back; one more
+    /// prefix changes right behind them.
     fn gateway_fails(&mut self) -> Result<[Row; 3]> {
         let places: Vec<usize> = self.table.in_place(true).collect();
         let (mut ours, mut behind) = (Turns::default(), Turns::default());
@@ -153,7 +154,8 @@ impl Day<'_> {
         ])
     }
 
-    /// The same routes by raw requests, while the loop is paused: in the end all are as before.
+    /// Changes the same routes by raw requests, while the loop is paused; at the end all are as
+    /// before.
     fn gateway_fails_on_the_floor(&self, places: &[usize]) -> Result<Turns> {
         let mut turns = Turns::default();
         let mut socket = Raw::open()?;
@@ -174,7 +176,7 @@ impl Day<'_> {
             turns.count_each(start, places.len(), self.heard_of(places, &first));
         }
         self.kept.0.handle().resume()?;
-        // The full pass that follows is no part of anything that is measured.
+        // The full pass that follows must not count in any measurement.
         self.kept.wait_tried(self.kept.update(Vec::new())?)?;
         Ok(turns)
     }
@@ -187,7 +189,7 @@ impl Day<'_> {
         places.iter().filter_map(|at| first.get(&self.table.prefix(*at)).copied())
     }
 
-    /// Announcements and withdrawals, handed in as they come.
+    /// Hands in announcements and withdrawals as they come.
     fn feed(&mut self) -> Result<Row> {
         let mut feed = Feed::new(self.table);
         let mut sent = Vec::new();
@@ -231,18 +233,18 @@ impl Day<'_> {
     }
 }
 
-/// Where a route leads while its first gateway fails, and afterwards.
+/// Returns a route's gateway while its first gateway fails, and afterwards.
 fn gateway_after(number: usize, is_back: bool) -> u8 {
     if is_back { HEAVY } else { next((number % 63) as u8) }
 }
 
-/// When each prefix was first heard of.
+/// Returns the time of each prefix's first event.
 fn first_of_each(heard: &[Heard]) -> HashMap<Prefix, Instant> {
-    // The last of a key stays.
+    // In reverse: the last value of a key stays.
     heard.iter().rev().map(|event| (event.prefix, event.at)).collect()
 }
 
-/// Calls something each [`PERIOD`], for so long, and once at least.
+/// Calls `act` once in each [`PERIOD`], for `lasts`, and at least once.
 fn periodically(lasts: Duration, mut act: impl FnMut() -> Result<()>) -> Result<()> {
     let start = Instant::now();
     let mut due = Duration::ZERO;

@@ -1,6 +1,6 @@
-//! A feed in the shape of the internet's: bursts, most of them small and a few large; many about
-//! the same few prefixes again and again, the others about neighbours in the table, as one network
-//! announces them; a part of them withdrawals.
+//! A feed in the shape of the internet's: bursts, most of them small and a few large. Many are
+//! about the same few prefixes again and again; the others are about neighbours in the table, as
+//! one network announces them. Some are withdrawals.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,33 +12,33 @@ use trueup_works::internet::Numbers;
 use super::table::{Table, next};
 use crate::listener::Heard;
 
-/// The most prefixes of one message.
+/// The most prefixes in one message.
 const MESSAGE: usize = 50;
-/// One prefix in so many changes again and again.
+/// One prefix in this number changes again and again.
 const UNSTABLE: usize = 100;
-/// How large bursts are, at least and below, with shares of a hundred.
+/// The sizes of bursts (at least, below), with their shares in percent.
 const BURSTS: [(usize, usize, u32); 4] = [(1, 5, 60), (5, 50, 25), (50, 500, 12), (500, 5_000, 3)];
-/// So many of a hundred bursts are about unstable prefixes.
+/// The percentage of bursts about unstable prefixes.
 const OF_UNSTABLE: u32 = 70;
-/// So many of a hundred announced prefixes are withdrawn when they change.
+/// The percentage of announced prefixes that are withdrawn when they change.
 const WITHDRAWN: u32 = 15;
-/// The pause after a burst is below this, in milliseconds.
+/// The upper limit of the pause after a burst, in milliseconds.
 const PAUSE_MS: u32 = 1_000;
 
-/// A change of a place: its new gateway, or `None` if it is withdrawn.
+/// A change at a place in the table: the new gateway, or `None` for a withdrawal.
 pub(super) type Change = (usize, Option<u8>);
 
-/// The feed. It is the same each time.
+/// A source of changes, the same each time.
 pub(super) struct Feed {
     numbers: Numbers,
     all: Vec<usize>,
     unstable: Vec<usize>,
-    /// The places that it has changed: their gateways now.
+    /// The current gateways of the changed places.
     now: HashMap<usize, Option<u8>>,
 }
 
 impl Feed {
-    /// A feed about those routes of a table that have one gateway and are in place.
+    /// Makes a feed about the routes of a table with one gateway that are in place.
     pub(super) fn new(table: &Table) -> Feed {
         let all: Vec<usize> =
             table.in_place(false).filter(|at| !table.form(*at).is_multipath).collect();
@@ -75,7 +75,7 @@ impl Feed {
         1
     }
 
-    /// One of the unstable prefixes: the first of them most often.
+    /// Returns one of the unstable prefixes, most often one of the first.
     fn unstable_place(&mut self) -> usize {
         let count = self.unstable.len();
         let below = 1 + self.below(count);
@@ -100,11 +100,11 @@ impl Feed {
     }
 }
 
-/// A change that was handed in: when, of which prefix, and its gateway from then on.
+/// A change handed in: its time, its prefix, and the new gateway.
 pub(super) type Sent = (Instant, Prefix, Option<IpAddr>);
 
-/// Returns how long each change took to the event that says what it asked for, and the number of
-/// those without one: a later change of the same prefix came first, or the event was lost.
+/// Returns the time of each change until its event, and the number of changes without one: a later
+/// change of the prefix came first, or the event was lost.
 pub(super) fn latencies(sent: &[Sent], heard: &[Heard]) -> (Vec<Duration>, usize) {
     let mut times = Vec::with_capacity(sent.len());
     let mut pending: HashMap<Prefix, (Instant, Option<IpAddr>)> = HashMap::new();

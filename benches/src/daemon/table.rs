@@ -1,4 +1,4 @@
-//! The routes of the benchmark: of one form, or a day's mixture, with some that cannot be.
+//! The benchmark's routes: of one form, or a day's mixture, some of them impossible.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,15 +19,15 @@ pub(super) struct Form {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
     pub(super) family: Family,
-    /// With two gateways.
+    /// True if routes have two gateways.
     pub(super) is_multipath: bool,
-    /// By nexthop objects.
+    /// True if routes use nexthop objects.
     pub(super) by_objects: bool,
 }
 
 use Family::{Inet, Inet6};
 
-/// All of them.
+/// All forms of routes.
 pub(super) const FORMS: [Form; 5] = [
     form("ipv4", "IPv4", Inet, false),
     form("ipv6", "IPv6", Inet6, false),
@@ -41,12 +41,12 @@ const fn form(name: &'static str, title: &'static str, family: Family, is_multip
 }
 
 impl Form {
-    /// The next hops by a gateway of this number, below [`GATEWAYS`], out of any device.
+    /// Returns the next hops for a gateway's number, below [`GATEWAYS`], without a device.
     pub(super) fn nexthops<D>(&self, gateway: u8) -> NextHops<D> {
         self.by(address(self.family, gateway), next(gateway))
     }
 
-    /// The same with a gateway that no device leads to.
+    /// Returns the same with an unreachable gateway.
     fn unreachable(&self) -> NextHops<IfName> {
         let bad = match self.family {
             Inet => Ipv4Addr::new(203, 0, 113, 1).into(),
@@ -64,12 +64,12 @@ impl Form {
     }
 }
 
-/// How many gateways there are of each family.
+/// The number of gateways of each family.
 pub(super) const GATEWAYS: u8 = 64;
-/// The gateway of a day that three tenths of all IPv4 routes lead to, and no others.
+/// The gateway of three tenths of a day's IPv4 routes, and of no others.
 pub(super) const HEAVY: u8 = 0;
 
-/// The address of a gateway, in the subnet of `up0`.
+/// Returns a gateway's address, in the subnet of `up0`.
 pub(super) fn address(family: Family, gateway: u8) -> IpAddr {
     let host = 2 + gateway;
     match family {
@@ -78,19 +78,19 @@ pub(super) fn address(family: Family, gateway: u8) -> IpAddr {
     }
 }
 
-/// Another gateway than this one, and never [`HEAVY`].
+/// Returns another gateway's number, never [`HEAVY`].
 pub(super) fn next(gateway: u8) -> u8 {
     1 + gateway % (GATEWAYS - 1)
 }
 
-/// Which routes of a table are not in place.
+/// Selects the routes of a table that are not in place.
 #[derive(Debug)]
 pub(super) struct Exceptions {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
-    /// One in a hundred has a gateway that no device leads to.
+    /// True if one route in a hundred has an unreachable gateway.
     unreachable: bool,
-    /// One in a thousand has another writer's route on its key.
+    /// True if one route in a thousand has another writer's route on its key.
     conflict: bool,
 }
 
@@ -98,7 +98,7 @@ const fn exceptions(name: &'static str, title: &'static str, of: (bool, bool)) -
     Exceptions { name, title, unreachable: of.0, conflict: of.1 }
 }
 
-/// Those that a table of one form has, one after the other, and in the end a day's.
+/// The exceptions measured for a table of one form, one after the other; the last are a day's.
 pub(super) const EXCEPTIONS: [Exceptions; 4] = [
     exceptions("well", "", (false, false)),
     exceptions("unreachable", ", 1 % unreachable", (true, false)),
@@ -106,29 +106,29 @@ pub(super) const EXCEPTIONS: [Exceptions; 4] = [
     exceptions("both", ", 1 % unreachable, 0.1 % in conflict", (true, true)),
 ];
 
-/// What becomes of a route.
+/// The state of a route in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// It is in the kernel.
     InPlace,
-    /// Its gateway cannot be reached.
+    /// Failed: its gateway is not reachable.
     Failing,
-    /// Another writer has a route on its key.
+    /// In conflict: another writer has a route on its key.
     Conflict,
 }
 
-/// The routes, each by its place, and the gateway that each has now.
+/// The routes by their places, with their current gateways.
 pub(super) struct Table {
     prefixes: Vec<Prefix>,
     gateways: Vec<u8>,
-    /// All of this form; a day's mixture without it.
+    /// The form of all routes; `None` for a day's mixture.
     form: Option<&'static Form>,
     exceptions: &'static Exceptions,
     picked: usize,
 }
 
 impl Table {
-    /// Routes of a form.
+    /// Makes a table with routes of one form.
     pub(super) fn of_form(
         form: &'static Form,
         size: usize,
@@ -141,7 +141,7 @@ impl Table {
         Table::new((0..size).map(|at| destination(family, at)), Some(form), exceptions)
     }
 
-    /// A day's routes: a tenth of them multipath.
+    /// Makes a day's table: a tenth of the routes are multipath.
     pub(super) fn of_day(prefixes: Prefixes) -> Result<Table> {
         Table::new(prefixes.all().into_iter(), None, &EXCEPTIONS[3])
     }
@@ -191,25 +191,25 @@ impl Table {
         }
     }
 
-    /// The places whose routes are in place: those of a day that begin at the gateway that is to
-    /// fail, or the others.
+    /// Returns the places of the routes that are in place: with `heavy`, a day's routes whose first
+    /// gateway is the one that fails, otherwise the others.
     pub(super) fn in_place(&self, heavy: bool) -> impl Iterator<Item = usize> {
         let is_it =
             move |at: &usize| self.fate(*at) == Fate::InPlace && self.is_heavy(*at) == heavy;
         (0..self.len()).filter(is_it)
     }
 
-    /// Returns true for a route of a day that begins at the gateway that is to fail.
+    /// Returns true for a day's route whose first gateway is the one that fails.
     pub(super) fn is_heavy(&self, at: usize) -> bool {
         self.form.is_none() && self.prefixes[at].family() == Inet && at % 10 < 3
     }
 
-    /// How many routes are not in place.
+    /// Returns the number of routes that are not in place.
     pub(super) fn exceptions(&self) -> usize {
         (0..self.len()).filter(|at| self.fate(*at) != Fate::InPlace).count()
     }
 
-    /// The route of a place, as it is desired now.
+    /// Returns the route at a place, as desired now.
     pub(super) fn route(&self, at: usize) -> Result<Route<IfName>> {
         let form = self.form(at);
         let mut nexthops = match self.fate(at) {
@@ -217,20 +217,20 @@ impl Table {
             _ => form.nexthops(self.gateways[at]),
         };
         if let (true, NextHops::One(hop)) = (form.by_objects, &nexthops) {
-            // An object needs its device.
+            // A nexthop object needs its device.
             let dev: IfName = "up0".parse()?;
             nexthops = NextHops::One(hop.clone().with_dev(Some(dev)));
         }
         Ok(Route::new(self.prefixes[at], nexthops))
     }
 
-    /// The route of a place, by another gateway from now on.
+    /// Changes the gateway of the route at a place, and returns the route.
     pub(super) fn lead(&mut self, at: usize, gateway: u8) -> Result<Route<IfName>> {
         self.gateways[at] = gateway;
         self.route(at)
     }
 
-    /// All of it.
+    /// Returns the desired state with all routes.
     pub(super) fn desired(&self) -> Result<Desired> {
         let routes = (0..self.len()).map(|at| self.route(at)).collect::<Result<Routes>>()?;
         let by_objects = self.form.is_some_and(|form| form.by_objects);
@@ -238,14 +238,14 @@ impl Table {
         Ok(Desired::default().with_routes(routes).with_nexthops(mode))
     }
 
-    /// Other writers' routes on the keys in conflict.
+    /// Returns other writers' routes on the keys in conflict.
     pub(super) fn foreign(&self) -> Vec<Object> {
         let conflicts = (0..self.len()).filter(|at| self.fate(*at) == Fate::Conflict);
         conflicts.map(|at| blackhole(self.prefixes[at])).collect()
     }
 
-    /// The next so many places whose routes are in place, and not at the gateway that is to fail:
-    /// scattered over the table, each once, and fewer where there are no more.
+    /// Returns the next `count` places whose routes are in place and do not use the gateway that
+    /// fails. They are scattered over the table and unique; there may be fewer.
     pub(super) fn pick(&mut self, count: usize) -> Vec<usize> {
         let mut picked = Vec::with_capacity(count);
         let mut known = HashSet::with_capacity(count);
@@ -253,7 +253,7 @@ impl Table {
             if picked.len() == count {
                 break;
             }
-            // A golden-ratio stride.
+            // A golden-ratio stride, to scatter the places.
             let at = self.picked.wrapping_mul(0x9E37_79B9) % self.len();
             self.picked += 1;
             let is_free = self.fate(at) == Fate::InPlace && !self.is_heavy(at);
@@ -265,7 +265,7 @@ impl Table {
     }
 }
 
-/// Another writer's route to a prefix.
+/// Returns another writer's route to a prefix.
 pub(super) fn blackhole(prefix: Prefix) -> Object {
     let route: Route<Dev> = Route::of_type(RouteType::Blackhole, prefix);
     Object::Route(route.with_protocol(FOREIGN).canonical())

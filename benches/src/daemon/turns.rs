@@ -1,5 +1,5 @@
-//! Changes of trueup and of the floor in turn: what each took from the call to the kernel's event,
-//! and of the processor; and single changes of each form of route, among many.
+//! Changes by trueup and by the floor in turn: the times from the call to the kernel's event, and
+//! the processor time; and single changes of each form of route, among many.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -22,10 +22,10 @@ use crate::pass::prefix;
 use crate::row::Row;
 use crate::writer::{Verb, write};
 
-/// The longest wait for an event, once the kernel has the change.
+/// The time limit for an event, once the kernel has the change.
 pub(super) const BOUND: Duration = Duration::from_millis(500);
 
-/// What the turns of a program took.
+/// The costs of a program's turns.
 #[derive(Default)]
 pub(super) struct Turns {
     pub(super) latencies: Vec<Duration>,
@@ -36,8 +36,8 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Counts one change of so many prefixes, of which these events were heard: its time is the
-    /// last one's, if all were.
+    /// Counts one change of `due` prefixes with the events heard. Its time is the last event's, if
+    /// all were heard.
     fn count(&mut self, start: Instant, due: usize, heard: &[Instant]) {
         let last = heard.iter().max().filter(|_| heard.len() == due);
         self.latencies.extend(last.map(|last| last.saturating_duration_since(start)));
@@ -45,7 +45,7 @@ impl Turns {
         self.unheard += due - heard.len();
     }
 
-    /// Counts one change of so many prefixes, and the time of each that was heard of.
+    /// Counts one change of several prefixes, and the time of each event heard.
     pub(super) fn count_each(
         &mut self,
         start: Instant,
@@ -77,7 +77,7 @@ impl Turns {
         row
     }
 
-    /// Has trueup lead so many routes of a table another way at once, and waits for their events.
+    /// Makes trueup change the gateways of `count` routes at once, and waits for their events.
     pub(super) fn of_trueup(
         &mut self,
         kept: &Kept,
@@ -95,7 +95,7 @@ impl Turns {
         Ok(())
     }
 
-    /// The same of the floor.
+    /// Does the same with the floor.
     pub(super) fn of_floor(
         &mut self,
         floor: &mut FloorRoutes,
@@ -113,7 +113,7 @@ impl Turns {
     }
 }
 
-/// Has the next so many routes of a table lead another way.
+/// Changes the gateways of the next `count` routes in the table.
 pub(super) fn led_on(table: &mut Table, count: usize) -> Result<(Vec<usize>, Vec<Update>)> {
     let places = table.pick(count);
     let updates = places
@@ -126,8 +126,8 @@ pub(super) fn led_on(table: &mut Table, count: usize) -> Result<(Vec<usize>, Vec
     Ok((places, updates))
 }
 
-/// What the process uses from now on, without the listener, and without what the calling thread
-/// does beside its calls of the library.
+/// Measures the process's processor time from now on. It leaves out the listener, and the calling
+/// thread outside its calls of the library.
 pub(super) struct Meter<'a> {
     listener: &'a Listener,
     others: Duration,
@@ -147,20 +147,20 @@ impl Meter<'_> {
         result
     }
 
-    /// Returns what was used.
+    /// Returns the processor time so far.
     pub(super) fn read(&self) -> Result<Duration> {
         Ok(others(self.listener)?.saturating_sub(self.others) + self.calls)
     }
 }
 
-/// What all threads have used but the listener and the calling one.
+/// Returns the processor time of all threads except the listener and the calling one.
 fn others(listener: &Listener) -> Result<Duration> {
     let ours = listener.processor()? + processor_of_thread()?;
     Ok(processor_of(process::id())?.saturating_sub(ours))
 }
 
-/// The floor of single changes: routes of another writer that no agent knows of, each replaced by
-/// one raw request.
+/// The floor of single changes: another writer's routes, unknown to the agent, each replaced by one
+/// raw request.
 pub(super) struct FloorRoutes {
     form: &'static Form,
     prefixes: Vec<Prefix>,
@@ -169,11 +169,11 @@ pub(super) struct FloorRoutes {
     socket: Raw,
 }
 
-/// The numbers of its nexthop objects begin here, far from those that trueup gives.
+/// The first number of its nexthop objects, far from trueup's.
 const FIRST_OBJECT: u32 = 4_000_000_000;
 
 impl FloorRoutes {
-    /// Creates so many.
+    /// Creates `count` routes of a form.
     pub(super) fn create(form: &'static Form, count: usize) -> Result<FloorRoutes> {
         let prefixes = (0..count as u16)
             .map(|at| {
@@ -191,13 +191,13 @@ impl FloorRoutes {
         Ok(floor)
     }
 
-    /// Deletes them.
+    /// Deletes the routes, and their objects.
     pub(super) fn delete(self) -> Result<()> {
         write(Verb::Delete, &self.routes())?;
         write(Verb::Delete, &self.objects())
     }
 
-    /// Has the next so many lead another way, by these requests.
+    /// Changes the gateways of the next `count` routes; returns their prefixes and the requests.
     fn led_on(&mut self, count: usize) -> Result<(HashSet<Prefix>, floor::Requests)> {
         let all = (self.at..self.at + count).map(|at| at % self.prefixes.len());
         let places: Vec<usize> = all.collect();
@@ -222,7 +222,7 @@ impl FloorRoutes {
         (0..self.prefixes.len()).map(|at| Object::Route(self.route(at))).collect()
     }
 
-    /// The nexthop objects that routes of this form point at.
+    /// Returns the nexthop objects that routes of this form use.
     fn objects(&self) -> Vec<Object> {
         let (family, dev) = (self.form.family, Dev::index(index_of("up0")));
         (0..if self.form.by_objects { GATEWAYS } else { 0 })
@@ -236,17 +236,17 @@ impl FloorRoutes {
     }
 }
 
-/// How many changes come in one turn, and before those that count.
+/// The number of changes in one turn, and in the first turn, which does not count.
 const TURN: usize = 10;
-/// How many routes the floor changes, one after the other.
+/// The number of routes that the floor changes, one after the other.
 const FLOOR_ROUTES: usize = 64;
-/// No further turn begins after so long: a row says how many changes there were.
+/// No turn begins after this time: a row has the actual number of changes.
 const LONGEST: Duration = Duration::from_secs(20);
-/// Nothing happens for so long between two turns.
+/// The pause between two turns.
 const REST: Duration = Duration::from_millis(20);
 
-/// Measures single changes of a form among so many routes, of which some may not be in place: the
-/// floor's row, and trueup's.
+/// Measures single changes of a form among many routes, of which some may not be in place. Returns
+/// the floor's row, and trueup's.
 pub(super) fn forms(
     form: &'static Form,
     size: usize,
@@ -273,7 +273,7 @@ pub(super) fn forms(
         }
         let mut meter = Meter::start(&listener)?;
         (0..TURN).try_for_each(|_| ours.of_trueup(&kept, &mut table, &mut meter, 1))?;
-        // What the loop's thread does after the last of them is its own as well.
+        // The work of the loop's thread after the last change counts as well.
         thread::sleep(Duration::from_millis(1));
         ours.processor += meter.read()?;
         thread::sleep(REST);

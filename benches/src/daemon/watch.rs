@@ -1,5 +1,5 @@
-//! The command `trueup watch` with a file of many routes: what it uses at rest, and what it takes
-//! to restore a route that another writer deletes, also where other routes cannot be.
+//! The command `trueup watch` with a file of many routes: its cost at rest, and the cost to restore
+//! a route that another writer deletes, also while other routes are impossible.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -25,22 +25,22 @@ use crate::listener::Listener;
 use crate::row::Row;
 use crate::writer::{Verb, message, write};
 
-/// The longest wait for it to begin, to end, or to restore a route.
+/// The time limit for its start, its end, and a restoration.
 const BOUND: Duration = Duration::from_secs(60);
-/// After a pass that changed much another one looks at everything, after the interval of 5 seconds.
-/// Only then events say what changes, and it is at rest.
+/// The time until it is at rest. After a pass with many changes, a full pass follows the interval
+/// of 5 seconds. Only then do events tell what changes.
 const SETTLES: Duration = Duration::from_secs(15);
-/// For so long nothing happens after a restoration, so that all that follows from it is counted.
+/// The pause after a restoration, so that all its consequences count.
 const REST: Duration = Duration::from_millis(300);
 
-/// A state that is measured.
+/// A state of the command to measure.
 pub(super) struct State {
     pub(super) name: &'static str,
     form: &'static Form,
-    /// In words, behind the command.
+    /// The state in words, after the command's name.
     title: &'static str,
-    /// The gateway of one more route, if it has one: one that cannot be reached, or of a route on
-    /// whose key another writer has one.
+    /// The gateway of one more route, if any. It is unreachable, or another writer has a route on
+    /// the key.
     odd: Option<&'static str>,
 }
 
@@ -50,7 +50,7 @@ const fn state(name: &'static str, form: &'static Form, title: &'static str) -> 
 
 const CONFLICT: &str = "10.200.0.3";
 
-/// All of them.
+/// All measured states.
 pub(super) const STATES: [State; 5] = [
     state("well", &FORMS[0], ""),
     State { odd: Some("203.0.113.1"), ..state("unreachable", &FORMS[0], ", one unreachable") },
@@ -59,7 +59,7 @@ pub(super) const STATES: [State; 5] = [
     state("multipath", &FORMS[2], ", IPv4 multipath"),
 ];
 
-/// Measures a state: at rest for so long, with the default options, and so many restorations, with
+/// Measures a state: a rest of `lasts` with the default options, and a number of restorations with
 /// the timer off.
 pub(super) fn run(
     trueup: &Path,
@@ -82,7 +82,7 @@ pub(super) fn run(
     write(Verb::Create, &foreign)?;
     let scratch = Scratch::make("watch")?;
     let file = scratch.join("routes.json");
-    // Without a pass for the end of the grace.
+    // No pass for the end of the grace.
     let settings = Settings::default().with_grace(Duration::ZERO);
     fs::write(&file, to_json(&settings, &desired))?;
 
@@ -136,7 +136,7 @@ pub(super) fn run(
     Ok([rest.at_rest(at_rest, lasts, size), restore])
 }
 
-/// Waits until so many routes are there.
+/// Waits until there are `routes` routes.
 fn wait_for(routes: usize) -> Result<()> {
     let end = Instant::now() + BOUND;
     loop {
@@ -149,7 +149,7 @@ fn wait_for(routes: usize) -> Result<()> {
     }
 }
 
-/// Deletes what the command created.
+/// Deletes the command's objects.
 fn empty(trueup: &Path, scratch: &Path) -> Result<()> {
     let file = scratch.join("nothing.json");
     let nothing = Desired::default().with_routes(Routes::new());
@@ -161,14 +161,15 @@ fn empty(trueup: &Path, scratch: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The command, running. It is killed when dropped.
+/// A running command, killed on drop.
 struct Agent(Child);
 
 impl Agent {
-    /// Starts it, and waits until its first pass is over, as it tells a service manager.
+    /// Starts the command, and waits until it tells the service manager that its first pass is
+    /// over.
     fn start(trueup: &Path, scratch: &Path, file: &Path, options: &[&str]) -> Result<Agent> {
         let manager = scratch.join("notify");
-        // From the run before.
+        // Left from the previous run.
         let _ = fs::remove_file(&manager);
         let socket = UnixDatagram::bind(&manager)?;
         socket.set_read_timeout(Some(BOUND))?;
@@ -209,7 +210,7 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // It has ended already, or cannot be helped.
+        // The command may have ended; otherwise nothing helps.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,5 +1,5 @@
-//! Requests as bytes, made before the clock starts: many messages a batch, of which the last alone
-//! asks for its acknowledgement. Written by hand, so that they are the least that the kernel takes.
+//! Requests as bytes, made before the clock starts: many messages in each batch, of which only the
+//! last asks for an acknowledgement. They are written by hand: the least that the kernel accepts.
 
 use std::net::IpAddr;
 
@@ -12,10 +12,10 @@ use trueup_works::{Destination, PROTOCOL};
 
 use crate::writer::Verb;
 
-/// More in one send makes nothing cheaper.
+/// Larger sends are not cheaper.
 const BATCH_BYTES: usize = 64 * 1024;
 
-// Types of messages that make something: that to delete it is the next.
+// The types of creating messages; the deleting type is the next number.
 const RTM_NEWLINK: u16 = 16;
 const RTM_NEWADDR: u16 = 20;
 const RTM_NEWROUTE: u16 = 24;
@@ -29,33 +29,33 @@ const RT_SCOPE_NOWHERE: u8 = 255;
 const RT_TABLE_MAIN: u8 = 254;
 const FR_ACT_TO_TBL: u8 = 1;
 
-/// The number of the one nexthop object.
+/// The id of the only nexthop object.
 const OBJECT: u32 = 1;
 
-/// Requests in batches.
+/// Encoded requests, divided into batches.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     bytes: Vec<u8>,
-    /// Where each batch ends, but the last.
+    /// The end of each batch except the last.
     ends: Vec<usize>,
-    /// Where the last message begins.
+    /// The offset of the last message.
     last: usize,
     count: u32,
 }
 
-/// An attribute of a message, by its type.
+/// An attribute with its type.
 enum Attribute<'a> {
     Address(u16, IpAddr),
     Number(u16, u32),
     Byte(u16, u8),
     Name(u16, &'a str),
-    /// `IFLA_LINKINFO` of a kind of links.
+    /// `IFLA_LINKINFO` with a kind of links.
     Kind(&'a str),
 }
 use Attribute::{Address, Byte, Kind, Name, Number};
 
 impl Requests {
-    /// The batches.
+    /// Returns the bytes of each batch.
     pub(super) fn batches(&self) -> impl Iterator<Item = &[u8]> {
         let starts = [0].into_iter().chain(self.ends.iter().copied());
         let ends = self.ends.iter().copied().chain([self.bytes.len()]);
@@ -63,7 +63,7 @@ impl Requests {
         batches.filter(|batch| !batch.is_empty())
     }
 
-    /// Those that `each` writes, for every place below `count`.
+    /// Returns the requests that `each` writes, called for every place below `count`.
     pub(super) fn of(
         count: usize,
         mut each: impl FnMut(&mut Requests, usize) -> Result<()>,
@@ -73,13 +73,13 @@ impl Requests {
         requests.finish()
     }
 
-    /// To be called behind the last of them: it is then the one that is acknowledged.
+    /// Ends the requests: the last message is the one to be acknowledged.
     pub(super) fn finish(mut self) -> Result<Requests> {
         self.acknowledge()?;
         Ok(self)
     }
 
-    /// A route in table main.
+    /// Adds a route in table main.
     pub(super) fn route(
         &mut self,
         verb: Verb,
@@ -97,14 +97,14 @@ impl Requests {
         self.push(RTM_NEWROUTE, verb, &rtmsg(address, length, protocol), &[to, via])
     }
 
-    /// A route in table main that points at the nexthop object.
+    /// Adds a route in table main that uses the nexthop object.
     pub(super) fn route_by_object(&mut self, (address, length): Destination) -> Result<()> {
         let head = rtmsg(address, length, PROTOCOL);
         let attributes = [Address(1, address), Number(30, OBJECT)]; // RTA_DST, RTA_NH_ID
         self.push(RTM_NEWROUTE, Verb::Create, &head, &attributes)
     }
 
-    /// The nexthop object: a gateway behind a link.
+    /// Adds the nexthop object: a gateway behind a link.
     pub(super) fn object(&mut self, verb: Verb, gateway: IpAddr, link: u32) -> Result<()> {
         // struct nhmsg: family, scope, protocol, one reserved, flags.
         let id = Number(1, OBJECT); // NHA_ID
@@ -116,7 +116,7 @@ impl Requests {
         self.push(RTM_NEWNEXTHOP, verb, &head, &attributes)
     }
 
-    /// A rule that leads from a single address to table main.
+    /// Adds a rule that leads from a single address to table main.
     pub(super) fn rule(&mut self, verb: Verb, priority: u32, from: IpAddr) -> Result<()> {
         // struct fib_rule_hdr: family, length of destination and source, TOS, table, two reserved,
         // action, flags.
@@ -127,7 +127,7 @@ impl Requests {
         self.push(RTM_NEWRULE, verb, &head, &attributes)
     }
 
-    /// An address on a link, by the link's index.
+    /// Adds an address on a link, given by its index.
     pub(super) fn address(&mut self, link: u32, address: IpAddr, length: u8) -> Result<()> {
         // struct ifaddrmsg: family, length, flags, scope, index.
         let [a, b, c, d] = link.to_ne_bytes();
@@ -136,7 +136,7 @@ impl Requests {
         self.push(RTM_NEWADDR, Verb::Create, &head, &attributes)
     }
 
-    /// A link of kind ifb, made or deleted by its name.
+    /// Makes or deletes a link of kind ifb, by its name.
     pub(super) fn link(&mut self, verb: Verb, name: &str) -> Result<()> {
         let attributes = [Name(3, name), Kind("ifb")]; // IFLA_IFNAME
         let count = if verb == Verb::Delete { 1 } else { 2 };
@@ -175,15 +175,15 @@ impl Requests {
         self.end_message(start)
     }
 
-    /// A message that is encoded already, which asks for no acknowledgement.
+    /// Adds an encoded message that asks for no acknowledgement.
     pub(super) fn encoded(&mut self, message: &[u8]) -> Result<()> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(message);
         self.end_message(start)
     }
 
-    /// Numbers the message that begins at `start`, which is the last, and has a batch end before it
-    /// where it does not fit.
+    /// Numbers the last message, which begins at `start`, and ends the batch before it if it does
+    /// not fit.
     fn end_message(&mut self, start: usize) -> Result<()> {
         let batch = self.ends.last().copied().unwrap_or(0);
         if self.bytes.len() - batch > BATCH_BYTES && start > batch {
@@ -199,7 +199,7 @@ impl Requests {
         })
     }
 
-    /// Has the message that was pushed last ask for its acknowledgement.
+    /// Makes the last message ask for an acknowledgement.
     fn acknowledge(&mut self) -> Result<()> {
         if self.count == 0 {
             return Ok(());
@@ -217,20 +217,20 @@ impl Requests {
     }
 }
 
-/// `struct rtmsg` of a route in table main: family, length of destination and source, TOS, table,
-/// protocol, scope, type, flags.
+/// Returns a `struct rtmsg` of a route in table main: family, length of destination and source,
+/// TOS, table, protocol, scope, type, flags.
 fn rtmsg(address: IpAddr, length: u8, protocol: u8) -> [u8; 12] {
     [family(address), length, 0, 0, RT_TABLE_MAIN, protocol, 0, RTN_UNICAST, 0, 0, 0, 0]
 }
 
-/// A request for all routes, or those of table main, or of a protocol that is not 0; the kernel
-/// heeds it.
+/// Returns a request for all routes, or only those of table main, or of a protocol that is not 0;
+/// the kernel filters by it.
 pub(super) fn dump_routes(family: u8, main: bool, protocol: u8) -> Result<Vec<u8>> {
     let table = if main { RT_TABLE_MAIN } else { 0 };
     dump(RTM_GETROUTE, &[family, 0, 0, 0, table, protocol, 0, 0, 0, 0, 0, 0])
 }
 
-/// A request for all rules.
+/// Returns a request for all rules.
 pub(super) fn dump_rules(family: u8) -> Result<Vec<u8>> {
     dump(RTM_GETRULE, &[family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
 }
@@ -243,7 +243,7 @@ fn dump(kind: u16, head: &[u8]) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// `AF_INET`, `AF_INET6`.
+/// Returns `AF_INET` or `AF_INET6`.
 fn family(address: IpAddr) -> u8 {
     if address.is_ipv4() { 2 } else { 10 }
 }

@@ -1,5 +1,4 @@
-//! A socket of the floor's own: sends what was encoded, and receives without looking, but for how
-//! it ends.
+//! The floor's own socket: it sends encoded requests, and receives without parsing, except the end.
 
 use std::io::Read as _;
 
@@ -12,10 +11,10 @@ use super::requests::Requests;
 /// The kernel never sends more than 32 KiB at once.
 const RECEIVE_BYTES: usize = 64 * 1024;
 
-/// Length of an `NLMSG_DONE` without words.
+/// The length of an `NLMSG_DONE` without a text.
 const DONE_LEN: usize = HEADER_LEN + 4;
 
-/// The socket, with the one buffer that everything is received into.
+/// A socket with a single buffer for everything received.
 #[derive(Debug)]
 pub(crate) struct Raw {
     socket: netlink_sys::Socket,
@@ -23,7 +22,7 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// Opens one in the calling thread's namespace. Its dumps are filtered by the kernel.
+    /// Opens a socket in the calling thread's namespace. The kernel filters its dumps.
     pub(crate) fn open() -> Result<Raw> {
         let mut socket = netlink_sys::Socket::new(NETLINK_ROUTE).context("a socket")?;
         socket.bind_auto()?;
@@ -41,8 +40,8 @@ impl Raw {
         Ok(())
     }
 
-    /// Everything was carried out by the time that the send returned: what comes first is a refusal
-    /// of any of the messages, or else the acknowledgement of the last.
+    /// Reads the answer. The kernel has executed everything when the send returns: first comes a
+    /// refusal of any message, or else the acknowledgement of the last.
     fn acknowledged(&mut self) -> Result<()> {
         let received = self.receive()?;
         let header = Header::read(received).context("an answer")?;
@@ -58,12 +57,12 @@ impl Raw {
         }
     }
 
-    /// Reads a dump to its end, and gives its length in bytes.
+    /// Reads a dump to its end, and returns its length in bytes.
     pub(super) fn read(&mut self, request: &[u8]) -> Result<usize> {
         self.dump(request, |_| ())
     }
 
-    /// Reads a dump to its end, and counts those rows whose body says yes.
+    /// Reads a dump to its end, and counts the rows for whose body `want` returns true.
     pub(super) fn count(&mut self, request: &[u8], want: impl Fn(&[u8]) -> bool) -> Result<usize> {
         let mut count = 0;
         self.dump(request, |datagram| {
@@ -81,7 +80,7 @@ impl Raw {
             let received = self.receive()?;
             bytes += received.len();
             each(received);
-            // The end comes alone or behind the last rows.
+            // The end comes alone or after the last rows.
             let end = received
                 .len()
                 .checked_sub(DONE_LEN)

@@ -1,4 +1,4 @@
-//! BIRD 2, as a process of ours with a configuration, and its control socket.
+//! BIRD 2 as a child process with a configuration and a control socket.
 
 use std::env;
 use std::fs;
@@ -13,11 +13,11 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::find;
 
-/// Longer than anything takes that ends.
+/// The time limit of every wait, longer than any that succeeds.
 pub const BOUND: Duration = Duration::from_secs(600);
 
-/// A running BIRD, killed when dropped: ended properly it would take longer, and do the same with
-/// `persist`.
+/// A running BIRD, killed on drop: a proper end would take longer, with the same result, as
+/// `persist` is set.
 pub struct Bird {
     child: Child,
     folder: PathBuf,
@@ -50,18 +50,18 @@ impl Bird {
         Ok(bird)
     }
 
-    /// Its process.
+    /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Gives it a command. Returns its answer.
+    /// Sends a command, and returns its answer.
     pub fn ask(&mut self, command: &str) -> Result<String> {
         writeln!(self.control, "{command}")?;
         self.answer()
     }
 
-    /// A line that begins with four digits and a space ends an answer.
+    /// Reads an answer, which ends with a line that begins with four digits and a space.
     fn answer(&mut self) -> Result<String> {
         let (mut text, mut buffer) = (String::new(), [0; 4096]);
         loop {
@@ -73,7 +73,7 @@ impl Bird {
             if code.is_some_and(|code| code.bytes().all(|byte| byte.is_ascii_digit()))
                 && last.get(4..5).is_none_or(|after| after == " ")
             {
-                // 8xxx and 9xxx are refusals.
+                // Codes 8xxx and 9xxx are refusals.
                 ensure!(!last.starts_with(['8', '9']), "bird: {last}");
                 return Ok(text);
             }
@@ -83,7 +83,7 @@ impl Bird {
 
 impl Drop for Bird {
     fn drop(&mut self) {
-        // There is nothing to be done about what fails here.
+        // A destructor can do nothing about a failure.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.folder);

@@ -1,4 +1,4 @@
-//! The line that a program prints of its work, and what is measured for it.
+//! The line with which a program reports its work, and the measurements in it.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -13,43 +13,43 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-/// Where a profiler wants to know when the clock starts and stops (`perf record --control`): the
-/// name of a variable.
+/// The name of the variable with the path at which a profiler learns when the clock starts and
+/// stops (`perf record --control`).
 pub const STARTS: &str = "TRUEUP_PROFILER_STARTS";
-/// Where it answers that it does, too.
+/// The name of the variable with the path at which it acknowledges that.
 pub const ACKNOWLEDGES: &str = "TRUEUP_PROFILER_ACKNOWLEDGES";
 
-/// What a program says of a work that it did. `benches/README.md` says what is in each.
+/// A program's report of a work. `benches/README.md` describes the fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
-    /// Its name.
+    /// The name by which the program was called.
     pub program: String,
-    /// The work's name.
+    /// The name of the work, such as `route-create`.
     pub work: String,
-    /// How many objects it was about.
+    /// The number of objects.
     pub size: usize,
-    /// What it took.
+    /// The cost of the work.
     #[serde(flatten)]
     pub took: Took,
 }
 
-/// What a work took.
+/// The cost of a work, as measured by its process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Took {
-    /// Wall time, nanoseconds.
+    /// Wall time, in nanoseconds.
     pub wall_ns: u64,
-    /// Processor time of user and kernel, nanoseconds.
+    /// Processor time of user and kernel, in nanoseconds.
     pub cpu_ns: u64,
-    /// The most memory resident meanwhile, KiB.
+    /// The peak of resident memory during the work, in KiB.
     pub peak_rss_kb: u64,
 }
 
-/// Does it in this process, and tells what it took.
+/// Does the work in this process, and returns its result and cost.
 pub fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Took)> {
     timed_in(process::id(), Profiler::of_environment()?, work)
 }
 
-/// Tells what another process took while `work` waited for it.
+/// Returns the cost of a work in another process, while `work` waits for it.
 pub fn timed_of(process: u32, work: impl FnOnce() -> Result<()>) -> Result<Took> {
     Ok(timed_in(process, Profiler(None), work)?.1)
 }
@@ -59,7 +59,7 @@ fn timed_in<T>(
     mut profiler: Profiler,
     work: impl FnOnce() -> Result<T>,
 ) -> Result<(T, Took)> {
-    // The peak is from now on what is resident now: proc_pid_clear_refs(5).
+    // This resets the peak to the current resident size: proc_pid_clear_refs(5).
     let path = format!("/proc/{process}/clear_refs");
     fs::write(&path, "5").context(path)?;
     profiler.tell("enable\n")?;
@@ -71,13 +71,13 @@ fn timed_in<T>(
     Ok((value, Took::new(wall, cpu, resident(process, "VmHWM")?)))
 }
 
-/// Runs a command to its end, which has to be a good one, and tells what it took. Its memory is
-/// measured right as long as no other child of this process needed more.
+/// Runs a command to its end, and returns its cost; fails unless it succeeds. The memory is right
+/// as long as no other child of this process needed more.
 pub fn timed_command(command: &mut Command) -> Result<Took> {
     let (before, start) = (processor_of_children()?, Instant::now());
     let status = command.status().with_context(|| format!("{:?}", command.get_program()))?;
     let wall = start.elapsed();
-    // 2 is what `trueup plan` says when changes are due.
+    // `trueup plan` exits with 2 if changes are due.
     ensure!(matches!(status.code(), Some(0 | 2)), "{command:?}: {status}");
     let cpu = processor_of_children()?.saturating_sub(before);
     // In KiB: getrusage(2).
@@ -85,7 +85,7 @@ pub fn timed_command(command: &mut Command) -> Result<Took> {
     Ok(Took::new(wall, cpu, peak))
 }
 
-/// Does something many times, and tells what the median time took: processor time is the mean.
+/// Repeats a work, and returns the median time; processor time is the mean.
 pub fn timed_each(times: usize, mut work: impl FnMut(usize) -> Result<()>) -> Result<Took> {
     let (mut each, all) = timed(|| {
         let mut each = Vec::with_capacity(times);
@@ -110,12 +110,12 @@ impl Took {
     }
 }
 
-/// A time in nanoseconds.
+/// Converts a time to nanoseconds.
 pub fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the processor time that a process has used, with all of its threads, but not its
+/// Returns the processor time that a process has used, with all its threads, but without its
 /// children.
 pub fn processor_of(process: u32) -> Result<Duration> {
     let clock = ClockId::pid_cpu_clock_id(Pid::from_raw(i32::try_from(process)?))?;
@@ -127,15 +127,15 @@ pub fn processor_of_thread() -> Result<Duration> {
     Ok(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?.into())
 }
 
-/// Returns the processor time of all processes that were started and waited for.
+/// Returns the processor time of all child processes that were waited for.
 pub fn processor_of_children() -> Result<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let micros = (usage.user_time() + usage.system_time()).num_microseconds();
     Ok(Duration::from_micros(u64::try_from(micros)?))
 }
 
-/// Returns a line of a process's status, KiB: `VmRSS` is what is resident now, `VmHWM` the most so
-/// far.
+/// Returns a line of a process's status in KiB: `VmRSS` is the current resident memory, `VmHWM` its
+/// peak.
 pub fn resident(process: u32, line: &str) -> Result<u64> {
     let path = format!("/proc/{process}/status");
     let status = fs::read_to_string(&path)?;
@@ -145,7 +145,7 @@ pub fn resident(process: u32, line: &str) -> Result<u64> {
     Ok(kib.with_context(|| format!("no {line} in {path}"))?.parse()?)
 }
 
-/// Who samples what happens while the clock runs, if anybody does.
+/// The profiler that samples while the clock runs, if any.
 struct Profiler(Option<(File, BufReader<File>)>);
 
 impl Profiler {

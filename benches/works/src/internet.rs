@@ -1,5 +1,5 @@
-//! Prefixes by the hundred thousand: a table that was read from files, or one of the same size and
-//! shape made up, the same each time.
+//! Prefixes by the hundred thousand: a table read from files, or a generated one of the same size
+//! and shape, the same each time.
 
 use std::collections::HashSet;
 use std::env;
@@ -15,26 +15,26 @@ use crate::Destination;
 /// Prefixes of both families, each list ascending and without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prefixes {
-    /// IPv4.
+    /// IPv4 prefixes, empty if there are none.
     pub v4: Vec<Destination>,
-    /// IPv6.
+    /// IPv6 prefixes, empty if there are none.
     pub v6: Vec<Destination>,
 }
 
 /// The sizes of the internet's table as of June 2026, adjacent prefixes of one origin merged.
 const INTERNET: (usize, usize) = (564_580, 167_901);
 
-/// How long prefixes are, as shares of a thousand: roughly the internet's.
+/// The distribution of prefix lengths in parts per thousand, roughly the internet's.
 const LENGTHS_V4: [(u8, u32); 8] =
     [(24, 400), (23, 190), (22, 190), (21, 85), (20, 60), (19, 40), (18, 22), (17, 13)];
 const LENGTHS_V6: [(u8, u32); 6] =
     [(48, 400), (47, 150), (44, 150), (40, 100), (36, 50), (32, 150)];
 
-/// The longest prefixes that networks announce to all others.
+/// The longest prefixes that networks announce globally.
 const LONGEST: (u8, u8) = (24, 48);
 
-/// Networks that are no part of the table, because the benchmark's own gateways are in one of them
-/// or the kernel would treat them in a way of its own.
+/// Networks outside the table: one has the benchmark's own gateways, and the kernel treats the
+/// others specially.
 const RESERVED_V4: [(Ipv4Addr, u8); 5] = [
     (Ipv4Addr::new(10, 0, 0, 0), 8),
     (Ipv4Addr::new(127, 0, 0, 0), 8),
@@ -44,9 +44,9 @@ const RESERVED_V4: [(Ipv4Addr, u8); 5] = [
 ];
 
 impl Prefixes {
-    /// `size` prefixes of the internet's table: of `internet-v4.txt.gz` and `internet-v6.txt.gz`,
-    /// with a prefix at the start of each line, in the folder that `$TRUEUP_DATA` names, or else
-    /// of one made up.
+    /// Returns `size` prefixes of the internet's table: from `internet-v4.txt.gz` and
+    /// `internet-v6.txt.gz`, with a prefix at the start of each line, in the directory
+    /// `$TRUEUP_DATA`, or else from a generated one.
     pub fn internet(size: usize) -> Result<Prefixes> {
         let all = match env::var_os("TRUEUP_DATA").map(PathBuf::from) {
             Some(folder) => Prefixes {
@@ -58,20 +58,20 @@ impl Prefixes {
         Ok(all.thinned(size))
     }
 
-    /// So many prefixes of each family. A family that has fewer gets halves of its prefixes as
-    /// well, as networks announce parts of what they have.
+    /// Returns this number of prefixes for each family. If the table has too few, halves of its
+    /// prefixes are added, as networks announce parts of their prefixes.
     pub fn internet_of(v4: usize, v6: usize) -> Result<Prefixes> {
         let all = Prefixes::internet(usize::MAX)?;
         Ok(Prefixes { v4: sized(all.v4, v4, LONGEST.0), v6: sized(all.v6, v6, LONGEST.1) })
     }
 
-    /// As many as the internet has, made up.
+    /// Returns generated prefixes, as many as the internet has.
     pub fn synthetic() -> Prefixes {
         Prefixes { v4: synthetic_v4(INTERNET.0), v6: synthetic_v6(INTERNET.1) }
     }
 
-    /// `size` of them in all, spread over the whole and over both families; all, where there are
-    /// no more.
+    /// Returns `size` prefixes in all, spread over the whole and over both families; all, if there
+    /// are no more.
     #[must_use]
     pub fn thinned(self, size: usize) -> Prefixes {
         let all = self.v4.len() + self.v6.len();
@@ -82,19 +82,19 @@ impl Prefixes {
         Prefixes { v4: thinned(&self.v4, v4), v6: thinned(&self.v6, size - v4) }
     }
 
-    /// IPv4, then IPv6.
+    /// Returns all prefixes in one list: IPv4, then IPv6.
     pub fn all(self) -> Vec<Destination> {
         [self.v4, self.v6].concat()
     }
 }
 
-/// `size` of a list, spread over the whole.
+/// Returns `size` elements of a list, spread over the whole.
 pub fn thinned(prefixes: &[Destination], size: usize) -> Vec<Destination> {
     let (all, size) = (prefixes.len(), size.min(prefixes.len()));
     (0..size).map(|at| prefixes[at * all / size]).collect()
 }
 
-/// So many of a family: thinned, or with halves added, none longer than `longest`.
+/// Returns `size` prefixes of a family: thinned, or with halves added, none longer than `longest`.
 fn sized(mut prefixes: Vec<Destination>, size: usize, longest: u8) -> Vec<Destination> {
     if prefixes.len() >= size {
         return thinned(&prefixes, size);
@@ -141,11 +141,11 @@ fn read(path: &Path) -> Result<Vec<Destination>> {
     Ok(prefixes)
 }
 
-/// Numbers without pattern, the same each time (Knuth's 64-bit linear congruential generator).
+/// Numbers without a pattern, the same each time (Knuth's 64-bit linear congruential generator).
 pub struct Numbers(pub u64);
 
 impl Numbers {
-    /// From 0 to `below`, that not counted.
+    /// Returns a number from 0 to `below`, exclusive.
     pub fn below(&mut self, below: u32) -> u32 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

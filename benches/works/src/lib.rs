@@ -1,5 +1,5 @@
-//! The pieces of work that programs are compared by, and the objects that they are about: what
-//! `benches/README.md` says in words. Not for how any program does them.
+//! The works by which programs are compared, and their objects, as described in
+//! `benches/README.md`. The programs' own code is elsewhere.
 
 #![forbid(unsafe_code)]
 
@@ -18,66 +18,65 @@ use Family::{Inet, Inet6};
 use clock::{Line, Took};
 use internet::Prefixes;
 
-/// Which of the two internets.
+/// The address family of a work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
-    /// IPv4.
+    /// IPv4, `AF_INET`.
     Inet,
-    /// IPv6.
+    /// IPv6, `AF_INET6`.
     Inet6,
 }
 
-/// What is done to objects of a kind.
+/// An act on objects of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Work {
-    /// Routes that are not there are made.
+    /// Makes routes that do not exist.
     RouteCreate(Family),
-    /// Routes that are there are looked at.
+    /// Reads routes that are in place.
     RouteNoop(Family),
-    /// All IPv4 routes are led through another gateway.
+    /// Changes the gateway of all IPv4 routes.
     RouteGateway,
-    /// One route among IPv4 routes that are there is taken out, and the next time put back again.
+    /// Deletes one of the present IPv4 routes, and makes it again the next time.
     RouteChange,
-    /// One route among IPv4 routes that are there is led through another gateway, and the next time
-    /// back again.
+    /// Changes the gateway of one of the present IPv4 routes, and the next time back again.
     RouteTurn,
-    /// All IPv4 routes are led through another gateway, by the nexthop object that they point at,
-    /// and the next time back again.
+    /// Changes the gateway of all IPv4 routes through their common nexthop object, and the next
+    /// time back again.
     GatewayObject,
-    /// Routes are deleted.
+    /// Deletes routes of one family.
     RouteDelete(Family),
-    /// [`FEW`] routes among many foreign ones are looked at.
+    /// Reads [`FEW`] routes among many foreign ones.
     FewNoop,
-    /// Rules are made.
+    /// Makes rules of one family.
     RuleCreate(Family),
-    /// Rules are deleted.
+    /// Deletes rules of one family.
     RuleDelete(Family),
-    /// IPv6 addresses are added to a link.
+    /// Adds IPv6 addresses to a link.
     AddressCreate,
-    /// Links are deleted.
+    /// Deletes links of kind ifb.
     LinkDelete,
-    /// The internet's routes are made.
+    /// Makes the internet's routes, of both families.
     InternetCreate,
-    /// The internet's routes are looked at.
+    /// Reads the internet's routes, of both families.
     InternetNoop,
-    /// The internet's routes are deleted.
+    /// Deletes the internet's routes, of both families.
     InternetDelete,
-    /// The internet's routes and up to 10,000 rules are made.
+    /// Makes the internet's routes and up to 10,000 rules.
     BothCreate,
-    /// The internet's routes and up to 10,000 rules are looked at.
+    /// Reads the internet's routes and up to 10,000 rules.
     BothNoop,
-    /// The internet's routes and up to 10,000 rules are deleted.
+    /// Deletes the internet's routes and up to 10,000 rules.
     BothDelete,
 }
 
-/// How many routes are ours among the foreign ones of [`Work::FewNoop`].
+/// The number of our routes among the foreign ones of [`Work::FewNoop`].
 pub const FEW: usize = 1_000;
 
-/// How often something is changed in [`Work::RouteChange`], [`Work::RouteTurn`] and
-/// [`Work::GatewayObject`]: of the times the median counts.
+/// The number of changes in [`Work::RouteChange`], [`Work::RouteTurn`] and [`Work::GatewayObject`],
+/// whose median time counts.
 pub const CHANGES: usize = 100;
 
-/// What a work leaves behind, beside the kernel's own.
+/// The objects that a work leaves behind, in addition to the kernel's own.
 #[derive(Clone, Copy, Debug)]
 enum Left {
     Nothing,
@@ -89,7 +88,7 @@ enum Left {
 
 const MILLION: usize = 1_000_000;
 
-/// The names, how large each work may be, and what it leaves.
+/// The names, the largest size of each work, and the objects that it leaves.
 const NAMES: [(Work, &str, usize, Left); 23] = [
     (Work::RouteCreate(Inet), "route-create", MILLION, Left::Routes),
     (Work::RouteNoop(Inet), "route-noop", MILLION, Left::Routes),
@@ -117,17 +116,17 @@ const NAMES: [(Work, &str, usize, Left); 23] = [
 ];
 
 impl Work {
-    /// All of them, in the order of the page.
+    /// Returns all works, in the order of the page.
     pub fn all() -> impl Iterator<Item = Work> {
         NAMES.iter().map(|(work, ..)| *work)
     }
 
-    /// The most objects that it can be about.
+    /// Returns the largest number of objects.
     pub fn largest(self) -> usize {
         self.row().2
     }
 
-    /// How many routes and rules there are afterwards, beside the kernel's own.
+    /// Returns the numbers of routes and rules afterwards, without the kernel's own.
     pub fn leaves(self, size: usize) -> (usize, usize) {
         match self.row().3 {
             Left::Nothing => (0, 0),
@@ -138,7 +137,7 @@ impl Work {
         }
     }
 
-    /// The family that it is about: IPv4 for one about both, or none.
+    /// Returns the work's family: IPv4 for a work about both, or none.
     pub fn family(self) -> Family {
         match self {
             Work::RouteCreate(family)
@@ -151,7 +150,7 @@ impl Work {
         }
     }
 
-    /// True if nothing is changed.
+    /// Returns true if the work changes nothing.
     pub fn is_noop(self) -> bool {
         matches!(self, Work::RouteNoop(_) | Work::FewNoop | Work::InternetNoop | Work::BothNoop)
     }
@@ -178,15 +177,15 @@ impl FromStr for Work {
 
 /// A program that does works, each up to a size.
 pub struct Program {
-    /// Its name.
+    /// The name by which commands call it.
     pub name: &'static str,
-    /// Its works, with the largest size of each.
+    /// Its works, each with its largest size.
     pub works: Vec<(Work, usize)>,
-    /// Does one.
+    /// Does one work at a size, and returns the cost.
     pub run: fn(Work, usize) -> Result<Took>,
 }
 
-/// The side of the process that does one piece of work: `list`, or `NAME WORK SIZE`.
+/// Runs a piece of work in its process: `list`, or `NAME WORK SIZE`.
 pub fn perform(programs: &[Program], words: &[String]) -> Result<()> {
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["list"] => {
@@ -210,23 +209,23 @@ pub fn perform(programs: &[Program], words: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Where a program is: in PATH, or where Debian keeps what is root's.
+/// Returns the path of a program: in PATH, or in Debian's directories for root.
 pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     folders.map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// `RTPROT_*` of what is ours.
+/// `RTPROT_*` of our objects.
 pub const PROTOCOL: u8 = 116;
 
-/// `RTPROT_BGP`: what foreign routes bear.
+/// `RTPROT_BGP`: the protocol of foreign routes.
 pub const FOREIGN: u8 = 186;
 
 /// The gateways of the IPv4 routes, before and after [`Work::RouteGateway`].
 pub const GATEWAYS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 200, 0, 2), Ipv4Addr::new(10, 200, 0, 3)];
 
-/// The gateway of the routes of a family.
+/// Returns the gateway of a family's routes.
 pub fn gateway(family: Family) -> IpAddr {
     match family {
         Inet => GATEWAYS[0].into(),
@@ -234,13 +233,13 @@ pub fn gateway(family: Family) -> IpAddr {
     }
 }
 
-/// The pair of links that addresses are put on.
+/// The pair of links for addresses.
 pub const ADDRESS_LINKS: [&str; 2] = ["a0", "b0"];
 
-/// A destination and the length of its prefix.
+/// A destination and its prefix length.
 pub type Destination = (IpAddr, u8);
 
-/// The `at`-th destination.
+/// Returns the `at`-th destination of a family.
 pub fn destination(family: Family, at: usize) -> Destination {
     match family {
         Inet => (slash24(16, at), 24),
@@ -252,7 +251,7 @@ pub fn destination(family: Family, at: usize) -> Destination {
     }
 }
 
-/// The `at`-th destination of ours among foreign ones, of [`FEW`].
+/// Returns the `at`-th of our destinations among foreign ones, of [`FEW`].
 pub fn few(at: usize) -> Destination {
     (slash24(64, at), 24)
 }
@@ -262,7 +261,7 @@ fn slash24(first: u8, at: usize) -> IpAddr {
     Ipv4Addr::new(first.wrapping_add(high), middle, low, 0).into()
 }
 
-/// The routes that a work makes, looks at or deletes, each with its gateway.
+/// Returns the routes that a work makes, reads or deletes, each with its gateway.
 pub fn routes(work: Work, size: usize) -> Result<Box<dyn Iterator<Item = (Destination, IpAddr)>>> {
     let family = work.family();
     let via = if work == Work::RouteGateway { GATEWAYS[1].into() } else { gateway(family) };
@@ -281,10 +280,10 @@ pub fn routes(work: Work, size: usize) -> Result<Box<dyn Iterator<Item = (Destin
     })
 }
 
-/// The gateway of one of the internet's prefixes, by its place in the table: scattered over all 64,
-/// but always the same.
+/// Returns the gateway of one of the internet's prefixes, by its place in the table: scattered over
+/// all 64, but always the same.
 fn one_of_64(address: IpAddr, at: usize) -> IpAddr {
-    // A golden-ratio stride, so that neighbours in the table have gateways far apart.
+    // A golden-ratio stride: neighbours in the table have distant gateways.
     let number = 2 + (at.wrapping_mul(0x9E37_79B9) >> 7) % 64;
     match address {
         IpAddr::V4(_) => Ipv4Addr::new(10, 200, 0, number as u8).into(),
@@ -292,20 +291,21 @@ fn one_of_64(address: IpAddr, at: usize) -> IpAddr {
     }
 }
 
-/// The place of the route of the `at`-th change among `size`, and whether it is to be there: each
-/// is taken out and put back in turn, so that an even number of changes leaves all as it was.
+/// Returns the place of the `at`-th change's route among `size`, and true if the route must exist
+/// after it. Each is deleted and made again in turn, so an even number of changes leaves all as it
+/// was.
 pub fn change(at: usize, size: usize) -> (usize, bool) {
     let place = (at / 2).wrapping_mul(0x9E37_79B9) % size.max(1);
     (place, at % 2 == 1)
 }
 
-/// How many rules there are beside so many of the internet's routes.
+/// Returns the number of rules beside a number of the internet's routes.
 fn rules_beside(routes: usize) -> usize {
     routes.min(10_000)
 }
 
-/// The rules that a work makes, looks at or deletes: family, priority and source address of each.
-/// Beside the internet's routes they are IPv4 and IPv6 in turn.
+/// Returns the rules that a work makes, reads or deletes: family, priority and source address of
+/// each. Beside the internet's routes they are IPv4 and IPv6 in turn.
 pub fn rules(work: Work, size: usize) -> impl DoubleEndedIterator<Item = (Family, u32, IpAddr)> {
     let is_both = matches!(work, Work::BothCreate | Work::BothNoop | Work::BothDelete);
     let count = match work {
@@ -324,7 +324,7 @@ pub fn rules(work: Work, size: usize) -> impl DoubleEndedIterator<Item = (Family
     })
 }
 
-/// The priority of the `at`-th rule, and the source address that it asks for.
+/// Returns the priority of the `at`-th rule, and its source address.
 fn rule(family: Family, at: usize) -> (u32, IpAddr) {
     let [.., high, low] = at.to_be_bytes();
     let source = match family {
@@ -336,13 +336,13 @@ fn rule(family: Family, at: usize) -> (u32, IpAddr) {
     (1_000 + at as u32, source)
 }
 
-/// The `at`-th address; its prefix is a /64.
+/// Returns the `at`-th address; its prefix is a /64.
 pub fn address(at: usize) -> Ipv6Addr {
     let first = Ipv6Addr::new(0xfd00, 0x202, 0, 0, 0, 0, 0, 1);
     Ipv6Addr::from_bits(first.to_bits() + at as u128)
 }
 
-/// The `at`-th link.
+/// Returns the name of the `at`-th link.
 pub fn link(at: usize) -> String {
     format!("l{at}")
 }

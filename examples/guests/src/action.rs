@@ -1,8 +1,8 @@
-//! Actions: what is changed of a guest that runs and of one that does not.
+//! Actions: changes to running and to stopped guests.
 //!
-//! Each may be asked for again: one whose answer was lost simply is. What is new is given to QEMU
-//! first, and what is removed is taken from it last. So what a guest is started with never has what
-//! its QEMU has not, which would come up unasked at the next start.
+//! Each action can be repeated: if an answer was lost, it is started again. QEMU gets new parts
+//! before the start parameters do, and loses removed parts after they do. So the parameters never
+//! have a part that QEMU lacks, which would appear unasked at the next start.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -17,14 +17,14 @@ use crate::qmp::{Error, Monitor, Result};
 use crate::snapshot;
 use crate::task::{Kind, TaskId};
 
-/// How long a guest may take to power off, before its QEMU quits.
+/// The time in which a guest may power off before its QEMU quits.
 const STOP_BOUND: Duration = Duration::from_secs(10);
 
 /// Starts an action. A backup copies at most `backup_speed` bytes a second; 0 for no bound.
 ///
 /// # Errors
 ///
-/// Those of [`Error`]; [`Error::Gone`] also when the object's guest does not exist.
+/// Any [`Error`]; [`Error::Gone`] also if the object's guest does not exist.
 pub(crate) fn start(host: &Host, action: &Action, backup_speed: u64) -> Result<Started> {
     let key = Key::parse(&action.key).ok_or_else(|| refused("no such kind of object"))?;
     match key {
@@ -71,13 +71,13 @@ fn guest_action(host: &Host, guest: &str, action: &Action) -> Result<Started> {
             if let (Some(description), Some(mut monitor)) = (description, running(host, guest)?) {
                 monitor.describe(description)?;
             }
-            // Other memory takes effect at the next start: once the guest has stopped, its run
-            // state differs.
+            // Another size of memory takes effect at the next start: the stopped guest has another
+            // run state, which a later action corrects.
             if action.verb == Verb::Configure && memory.is_some() {
                 return Ok(begin_stop(host, guest, Kind::Stop)?.unwrap_or(Started::Done));
             }
             let started = set_state(host, guest, action);
-            // A refusal would say that there was no effect, and that the guest is not ours.
+            // A refusal would mean no effect, so that the guest would not be ours.
             return started.map_err(|error| match action.verb {
                 Verb::Create => Error::NoAnswer(format!("it is created, and not started: {error}")),
                 _ => error,
@@ -108,7 +108,7 @@ fn set_state(host: &Host, guest: &str, action: &Action) -> Result<Started> {
     Ok(Started::Done)
 }
 
-/// Begins to stop a guest, unless it has stopped already.
+/// Begins to stop a guest; `None` if it has stopped already.
 fn begin_stop(host: &Host, guest: &str, kind: fn(u64) -> Kind<'static>) -> Result<Option<Started>> {
     let Some(mut monitor) = running(host, guest)? else {
         return Ok(None);
@@ -128,7 +128,8 @@ fn disk_action(host: &Host, guest: &str, disk: &str, action: &Action) -> Result<
         if let Some(monitor) = &mut monitor {
             monitor.refuse_while_a_job_runs(disk)?;
         }
-        // First: if the rest is cut off, no later disk of that name gets the old data.
+        // Rename it first: if the action is cut off later, no new disk with this name gets the old
+        // data.
         let deleted = file.with_extension("deleted");
         ignore_missing(fs::rename(&file, &deleted))?;
         host.change_parameters(guest, |parameters| {
@@ -143,7 +144,7 @@ fn disk_action(host: &Host, guest: &str, disk: &str, action: &Action) -> Result<
     }
     if action.verb == Verb::Create && !file.exists() {
         let size = size.ok_or_else(|| refused("it has no size"))?;
-        // Of an earlier disk of that name, whose removal was cut off.
+        // Left from an earlier disk with this name, whose removal was cut off.
         ignore_missing(fs::remove_file(&overlay))?;
         let new = file.with_extension("new");
         File::create(&new)?.set_len(size)?;
@@ -159,14 +160,14 @@ fn disk_action(host: &Host, guest: &str, disk: &str, action: &Action) -> Result<
         (Some(monitor), resized) => {
             monitor.plug_disk(disk, &file, bounds)?;
             if let Some(size) = resized {
-                // Of a snapshot that was cut off, and has the old size.
+                // Left from a snapshot that was cut off; it has the old size.
                 if !monitor.has_snapshot(disk)? {
                     ignore_missing(fs::remove_file(&overlay))?;
                 }
                 monitor.resize_disk(disk, size)?;
             }
         }
-        // QEMU alone knows how to resize an overlay.
+        // Only QEMU can resize an overlay.
         (None, Some(_)) if overlay.exists() => return Err(Error::Gone),
         (None, Some(size)) => OpenOptions::new().write(true).open(file)?.set_len(size)?,
         (None, None) => {}
@@ -177,7 +178,7 @@ fn disk_action(host: &Host, guest: &str, disk: &str, action: &Action) -> Result<
     Ok(Started::Done)
 }
 
-/// Takes a snapshot, or commits it. The one and the other need a QEMU: the guest has to run.
+/// Takes a snapshot, or commits it. Both need QEMU, so the guest must run.
 fn snapshot_action(
     host: &Host,
     guest: &str,
@@ -195,7 +196,7 @@ fn snapshot_action(
                 return Ok(task(guest, &boot, Kind::Commit(disk)));
             }
         }
-        // It went with its disk.
+        // The snapshot was removed with its disk.
         (Verb::Destroy, None) if !snapshot::overlay_of(&file).exists() => {}
         (Verb::Create | Verb::Destroy, None) => return Err(Error::Gone),
         _ => {
@@ -218,7 +219,7 @@ fn nic_action(host: &Host, guest: &str, nic: &str, action: &Action) -> Result<St
     };
     match (running(host, guest)?, &action.verb, mac) {
         (Some(mut monitor), Verb::Create, Some(mac)) => monitor.plug_nic(nic, mac)?,
-        // With another address it is another device, which is plugged in once this one is gone.
+        // An interface with another address is another device, plugged in once this one is gone.
         (Some(mut monitor), _, _) => {
             let boot = monitor.boot()?;
             change()?;
@@ -231,7 +232,7 @@ fn nic_action(host: &Host, guest: &str, nic: &str, action: &Action) -> Result<St
     Ok(Started::Done)
 }
 
-/// Returns the monitor of a guest that runs.
+/// Returns the monitor of a guest; `None` if it does not run.
 pub(crate) fn running(host: &Host, guest: &str) -> Result<Option<Monitor>> {
     match host.monitor(guest) {
         Ok(monitor) => Ok(Some(monitor)),
@@ -263,7 +264,7 @@ fn refused(why: &str) -> Error {
     Error::Refused(why.to_owned())
 }
 
-/// Returns the time in seconds since 1970: it is compared across restarts of the agent.
+/// Returns the time in seconds since 1970, which can be compared after a restart of the agent.
 pub(crate) fn seconds() -> u64 {
     UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs())
 }

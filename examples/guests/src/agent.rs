@@ -1,7 +1,7 @@
 //! The agent: the engine of trueup-control over the guests of a folder, driven by trueup-loop.
 //!
 //! The folder has the guests, the journal, the last status, and tokens on their way to the agent.
-//! The approver's key is there, too: that is fit for an example, and for nothing else.
+//! It also has the approver's key, which is acceptable only in an example.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -24,26 +24,26 @@ use crate::file::File;
 use crate::host::Host;
 use crate::objects::{desired, normalisers};
 
-/// Why the agent ends.
+/// The error describes why the agent ends.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// The name of the agent: an approval for another one is none for this one.
+/// The name of the agent: an approval for another agent is not valid for this one.
 const NAME: &str = "guests";
 
-/// For how long an approval is valid.
+/// The validity of an approval.
 const APPROVAL: Duration = Duration::from_secs(600);
 
-/// More bytes than a token has.
+/// An upper limit of a token's length in bytes.
 const MAX_TOKEN: u64 = 16 * 1024;
 
-/// The settings of an agent.
+/// The settings of an agent, fixed while it runs.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The time between two passes.
+    /// The longest time between two passes; QEMU's events cause earlier ones.
     pub interval: Duration,
-    /// The most that a backup copies, in bytes a second; 0 for no bound.
+    /// The speed limit of a backup in bytes a second; 0 for none.
     pub backup_speed: u64,
-    /// A folder in which each QEMU writes down what it is asked for.
+    /// A folder in which each QEMU records its commands; `None` for no records.
     pub traces: Option<PathBuf>,
 }
 
@@ -52,7 +52,7 @@ pub struct Options {
 ///
 /// # Errors
 ///
-/// When the folder or its journal cannot be used, such as while another agent runs in it, or because
+/// If the folder or its journal cannot be used, such as while another agent runs in it, or if
 /// another user can change the folder.
 pub fn run(file: &Path, state: &Path, options: &Options) -> Result<()> {
     make_ours(state)?;
@@ -65,7 +65,7 @@ pub fn run(file: &Path, state: &Path, options: &Options) -> Result<()> {
         .with_destroy()
         .with_normalisers(normalisers())
         .with_gate(gate)
-        // A monitor answers, or its conversation is over.
+        // Settling is not needed: a monitor answers, or the conversation fails.
         .with_settle(Duration::ZERO)
         .with_poll(options.interval)
         .with_backoff(options.interval, 60 * options.interval);
@@ -101,20 +101,20 @@ pub fn run(file: &Path, state: &Path, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Returns what came of the agent's last pass.
+/// Returns the status after the agent's last pass.
 ///
 /// # Errors
 ///
-/// When no agent has run yet.
+/// If no agent has run yet.
 pub fn status_of(state: &Path) -> io::Result<String> {
     fs::read_to_string(state.join("status"))
 }
 
-/// Approves the action with a hash, which the status shows.
+/// Approves the action with a hash from the status.
 ///
 /// # Errors
 ///
-/// When this is no hash, the agent's folder cannot be written, or it has no journal yet.
+/// If this is no hash, the agent's folder cannot be written, or it has no journal yet.
 pub fn approve(state: &Path, hash: &str) -> Result<()> {
     let hash: ActionHash = hash.parse()?;
     make_ours(state)?;
@@ -126,8 +126,9 @@ pub fn approve(state: &Path, hash: &str) -> Result<()> {
     Ok(())
 }
 
-/// Makes the agent's folder. Nobody else may change it: who can write a token or the key in it
-/// approves, and who can replace a file by a link has another one written.
+/// Makes the agent's folder. Other users must not be able to change it: with a token or the key
+/// they could approve actions, and with a link in place of a file they could make the agent write
+/// elsewhere.
 fn make_ours(state: &Path) -> Result<()> {
     TrustedUsers::current()?.make_folder(state, 0o755)?.ours()?;
     Ok(())
@@ -140,7 +141,7 @@ fn parse(bytes: &[u8]) -> std::result::Result<Objects, Error> {
     Ok(desired(&file))
 }
 
-/// Describes a pass: a line for each action, and for each one that waits for an approval.
+/// Describes a pass: a line for each action, and for each action that waits for an approval.
 fn status(report: &Report, handle: &EngineHandle<Guests>) -> String {
     let mut text = format!("converged: {}\n", if report.converged() { "yes" } else { "no" });
     let mut line = |line: &dyn std::fmt::Display| {
@@ -163,7 +164,7 @@ fn status(report: &Report, handle: &EngineHandle<Guests>) -> String {
     text
 }
 
-/// Gives the agent the tokens that have come. Returns why some were not accepted.
+/// Passes new tokens to the agent. Returns why some were not accepted.
 fn take_tokens(folder: &Path, handle: &EngineHandle<Guests>) -> String {
     let mut refused = String::new();
     for file in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -171,7 +172,7 @@ fn take_tokens(folder: &Path, handle: &EngineHandle<Guests>) -> String {
         let mut token = String::new();
         let _is_refused =
             fs::File::open(&path).and_then(|file| file.take(MAX_TOKEN).read_to_string(&mut token));
-        // One that is being written has the extension `new`.
+        // While it is being written, a token has the extension `new`.
         let is_taken = path.extension().is_none() && fs::remove_file(&path).is_ok();
         if is_taken && let Err(error) = handle.approve(&token) {
             let _ = writeln!(refused, "a token is not accepted: {}", with_sources(&error));
@@ -190,7 +191,7 @@ fn with_sources(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Reads the approver's key, which is made by the first call.
+/// Reads the approver's key; the first call makes it.
 fn approver_key(state: &Path) -> io::Result<[u8; 32]> {
     let path = state.join("approver.key");
     if !path.exists() {
@@ -213,7 +214,7 @@ fn random<const N: usize>() -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Writes a file so that no reader sees half of it.
+/// Writes a file beside and renames it, so that no reader sees half of it.
 fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = new_name(path);
     fs::write(&new, bytes)?;

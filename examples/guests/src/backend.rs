@@ -16,7 +16,7 @@ use crate::qmp::{self, Monitor};
 use crate::snapshot;
 use crate::task::{Kind, TaskId};
 
-/// The guests of a host.
+/// The backend for all guests of a host.
 #[derive(Debug)]
 pub struct Guests {
     host: Host,
@@ -36,7 +36,7 @@ impl Guests {
         let mut monitor = running(&self.host, guest)?;
         let is_stopped = monitor.is_none();
         let current = monitor.as_mut().map(Monitor::boot).transpose()?;
-        // The process in which the task began, while that lives.
+        // The process in which the task began; `None` once it has ended.
         let monitor = monitor.filter(|_| current.as_deref() == Some(boot));
         let is_running = |progress: &str| {
             let progress = Some(progress.to_owned());
@@ -61,7 +61,8 @@ impl Guests {
                 if is_other {
                     return is_running("the guest has not let go of it yet");
                 }
-                // With another address it was to come back. It has, if an agent was killed then.
+                // With another address it must come back. If an agent was killed at this point, it
+                // has already.
                 match wanted {
                     Some(mac) => monitor.plug_nic(nic, &mac)?,
                     None => monitor.remove_netdev(nic)?,
@@ -94,7 +95,7 @@ impl Guests {
                 monitor.finish_backup(&folder, backup, result.is_ok())?;
                 result.map_or_else(Task::Failed, |()| Task::Succeeded)
             }
-            // It was finished, and the agent killed before it was recorded.
+            // The backup was complete, and the agent was killed before it recorded that.
             _ if folder.join(backup.file()).exists() => Task::Succeeded,
             _ => Task::Failed("the job ended with its guest".to_owned()),
         })
@@ -106,12 +107,13 @@ fn is_same_mac(a: &str, b: &str) -> bool {
 }
 
 impl Backend for Guests {
-    /// Leaves a guest unread, with all that it has, while it does not answer or is being started.
+    /// Reads all guests. A guest that does not answer or is being started is left unread, with all
+    /// its parts.
     fn observe(&self) -> Result<Observed, Error> {
         observed(&self.host, &self.events)
     }
 
-    /// A guest and all that it has are changed one at a time.
+    /// Returns the guest's name: a guest and its parts are changed one at a time.
     fn lane(&self, key: &str) -> String {
         Key::parse(key).map_or(key, |key| key.guest()).to_owned()
     }
@@ -123,8 +125,8 @@ impl Backend for Guests {
         }
     }
 
-    /// Counts what stops a guest or takes something from it as destructive. So is a commit: what
-    /// the disk was at the snapshot is lost.
+    /// Returns false for an action that stops a guest or removes something from it. So is a commit:
+    /// the disk's content at the snapshot is lost.
     fn is_benign(&self, action: &Action, observed: Option<&Object>) -> bool {
         let is_stopped = || {
             let state = observed.and_then(|object| object.run_state.as_ref());
@@ -180,7 +182,7 @@ impl Backend for Guests {
         };
         let cancelled =
             self.host.monitor(id.guest).and_then(|mut monitor| match monitor.boot()? == id.boot {
-                // Its image is whole, and its overlay may have gone.
+                // The image is complete, and the overlay may be gone.
                 true if monitor.job(&job)? == Job::Pending => {
                     Err(qmp::Error::Refused("it is being finalized".to_owned()))
                 }
@@ -190,8 +192,8 @@ impl Backend for Guests {
         cancelled.map_err(|error| unread(id.guest, &error))
     }
 
-    /// Says that each request may be made again: it finds what an earlier one did, be it a job that
-    /// runs.
+    /// Answers that each request can be repeated: it finds the results of an earlier one, even a
+    /// running job.
     fn find(&self, _request: &str) -> Result<Found, Error> {
         Ok(Found::Repeatable)
     }

@@ -1,4 +1,4 @@
-//! Backups of disks: the jobs of QEMU that make them, and their files.
+//! Backups of disks: the QEMU jobs that make them, and their files.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -10,50 +10,50 @@ use crate::devices::node_name;
 use crate::host::ignore_missing;
 use crate::qmp::{Error, Monitor, Result};
 
-/// What became of a job.
+/// The state of a QEMU job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Job {
-    /// It runs, and has done so much of so much.
+    /// It runs: the bytes done, and all bytes.
     Running(i64, i64),
-    /// It has done all, goes on with what is written meanwhile, and can be completed.
+    /// It has copied everything, keeps copying new writes, and can be completed.
     Ready,
-    /// It waits to be finalized, and the disk until then.
+    /// It waits to be finalized, and the disk with it.
     Pending,
-    /// It is over. QEMU keeps it until it is dismissed.
+    /// It has ended. QEMU keeps it until it is dismissed.
     Concluded(std::result::Result<(), String>),
-    /// There is no such job in this process.
+    /// This process has no such job.
     Unknown,
 }
 
-/// A backup of a disk: a job of QEMU, and a file.
+/// A backup of a disk: a QEMU job, and a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backup {
-    /// The disk that it is of.
+    /// The name of the disk that is copied.
     pub disk: String,
     /// The name, unique among the backups of the disk.
     pub name: String,
 }
 
 impl Backup {
-    /// Names a backup of a disk.
+    /// Makes the name of a backup.
     pub fn new(disk: &str, name: &str) -> Backup {
         let (disk, name) = (disk.to_owned(), name.to_owned());
         Backup { disk, name }
     }
 
-    /// Returns the backup whose file this is; `None` if it is another file, or not yet complete.
+    /// Returns the backup whose file this is; `None` for another or incomplete file.
     pub fn of_file(file: &str) -> Option<Backup> {
         let (disk, name) = file.strip_suffix(".backup")?.split_once('.')?;
         Some(Backup::new(disk, name))
     }
 
-    /// The job's id, and the name of the node that it writes to. QEMU refuses a second job with an
-    /// id, and a second node with a name, so a backup cannot run twice.
+    /// Returns the job's id, which is also the name of the node to which it writes. QEMU refuses a
+    /// second job with the id, and a second node with the name, so a backup cannot run twice.
     pub fn job(&self) -> String {
         format!("{}.{}", self.disk, self.name)
     }
 
-    /// The file's name once the backup is complete.
+    /// Returns the file's name once the backup is complete.
     pub fn file(&self) -> String {
         format!("{}.{}.backup", self.disk, self.name)
     }
@@ -64,8 +64,8 @@ impl Backup {
 }
 
 impl Monitor {
-    /// Starts a backup of a disk, unless its job is there already. It copies at most `speed` bytes
-    /// a second; 0 for no bound.
+    /// Starts a backup of a disk, unless its job exists. It copies at most `speed` bytes a second;
+    /// 0 for no bound.
     pub fn start_backup(&mut self, folder: &Path, backup: &Backup, speed: u64) -> Result<()> {
         let job = backup.job();
         if self.job(&job)? != Job::Unknown {
@@ -90,7 +90,7 @@ impl Monitor {
         Ok(())
     }
 
-    /// Returns what became of a job.
+    /// Returns the state of a job.
     pub fn job(&mut self, id: &str) -> Result<Job> {
         let jobs = self.run::<qmp::query_jobs>(json!({}))?;
         let job = jobs.into_iter().find(|job| job.id == id);
@@ -102,7 +102,7 @@ impl Monitor {
         }))
     }
 
-    /// Completes a backup whose job is concluded: its file gets its final name only here.
+    /// Completes a backup whose job is concluded: only now does its file get its final name.
     pub fn finish_backup(
         &mut self,
         folder: &Path,
@@ -115,16 +115,16 @@ impl Monitor {
         }
         let part = folder.join(backup.part());
         match is_complete {
-            // Not found: it was renamed before the agent was killed.
+            // If it is not found, it was renamed before the agent was killed.
             true => ignore_missing(fs::rename(part, folder.join(backup.file())))?,
             false => ignore_missing(fs::remove_file(part))?,
         }
-        // Last: until then the job is there to be finished.
+        // Dismiss the job last: until then it can be completed again.
         self.run::<qmp::job_dismiss>(json!({ "id": job }))?;
         Ok(())
     }
 
-    /// Cancels a job.
+    /// Cancels a job; a missing job is an error.
     pub fn cancel_job(&mut self, id: &str) -> Result<()> {
         self.run::<qmp::job_cancel>(json!({ "id": id }))?;
         Ok(())

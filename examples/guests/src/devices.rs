@@ -1,4 +1,4 @@
-//! The devices of a guest, in QEMU's words: those of its command line, and those of its monitor.
+//! The devices of a guest as QEMU's JSON, for its command line and its monitor.
 
 use std::path::{Path, PathBuf};
 
@@ -7,19 +7,20 @@ use serde_json::{Value, json};
 use crate::host::{Bounds, Parameters};
 use crate::snapshot;
 
-/// The bounds of a disk: an object that outlives the disk's device.
+/// Returns the throttle group with a disk's bounds: an object that outlives the disk's device.
 pub(crate) fn throttle_group(disk: &str, bounds: Bounds) -> Value {
     let id = format!("throttle-{disk}");
     json!({ "qom-type": "throttle-group", "id": id, "limits": limits(bounds) })
 }
 
-/// The limits of a throttle group. Those that are not mentioned stay.
+/// Returns the limits of a throttle group. Limits not mentioned stay.
 pub(crate) fn limits(bounds: Bounds) -> Value {
     json!({ "bps-total": bounds.bps, "iops-total": bounds.iops })
 }
 
-/// The node of a disk: its image, behind its bounds. While it has a snapshot, the overlay is
-/// between the two. The image is raw, whatever a guest writes at its beginning: it is never probed.
+/// Returns the node of a disk: its image, behind its bounds. While there is a snapshot, the overlay
+/// is between the two. The image is always raw and never probed, whatever a guest writes at its
+/// beginning.
 pub(crate) fn disk_node(disk: &str, file: &Path) -> Value {
     let image = json!({
         "driver": "raw", "node-name": image_name(disk),
@@ -39,7 +40,7 @@ pub(crate) fn disk_node(disk: &str, file: &Path) -> Value {
     })
 }
 
-/// The device of a disk.
+/// Returns the device of a disk.
 pub(crate) fn disk_device(disk: &str) -> Value {
     json!({
         "driver": "scsi-hd", "id": format!("disk-{disk}"), "drive": node_name(disk),
@@ -47,7 +48,7 @@ pub(crate) fn disk_device(disk: &str) -> Value {
     })
 }
 
-/// The device of a network interface.
+/// Returns the device of a network interface.
 pub(crate) fn nic_device(nic: &str, mac: &str) -> Value {
     json!({
         "driver": "virtio-net-pci", "id": format!("nic-{nic}"), "netdev": format!("net-{nic}"),
@@ -55,23 +56,23 @@ pub(crate) fn nic_device(nic: &str, mac: &str) -> Value {
     })
 }
 
-/// The name of a disk's node. The names of backups have a full stop in them.
+/// Returns the name of a disk's node. It has no full stop, unlike the names of backups.
 pub(crate) fn node_name(disk: &str) -> String {
     format!("node-{disk}")
 }
 
-/// The name of the node of a disk's image.
+/// Returns the name of the node with a disk's image.
 pub(crate) fn image_name(disk: &str) -> String {
     format!("image-{disk}")
 }
 
-/// The name of the node of a disk's overlay.
+/// Returns the name of the node with a disk's overlay.
 pub(crate) fn overlay_name(disk: &str) -> String {
     format!("overlay-{disk}")
 }
 
-/// Returns QEMU's arguments for all devices that a guest is started with. `file` returns that of a
-/// disk; a disk without one is left out.
+/// Returns QEMU's arguments for all devices at a guest's start. `file` returns a disk's file; a
+/// disk without one is left out.
 pub(crate) fn arguments(
     parameters: &Parameters,
     file: impl Fn(&str) -> Option<PathBuf>,

@@ -1,7 +1,8 @@
-//! QEMU's events: they say that a pass is due before the timer does.
+//! QEMU's events, which tell that a pass is due before the timer does.
 //!
-//! They come by a second monitor socket, which this agent keeps: the first one serves one client at
-//! a time, and each conversation is short. What they say is not used: they only wake the loop.
+//! They come through a second monitor socket, which this agent keeps open: the first one serves one
+//! client at a time, and each conversation is short. The events only wake the loop; their content
+//! is not used.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -19,7 +20,7 @@ use trueup_reconcile::Drained;
 
 use crate::qmp;
 
-/// The guests whose events are watched, while there is a subscription.
+/// The guests whose events are watched while there is a subscription.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events(Arc<Mutex<State>>);
 
@@ -33,7 +34,7 @@ struct State {
 #[derive(Debug)]
 struct Stream {
     socket: UnixStream,
-    /// What has come of a line that is not complete.
+    /// The beginning of an incomplete line.
     line: Vec<u8>,
 }
 
@@ -44,18 +45,18 @@ pub(crate) struct EventSubscription {
     epoll: Arc<OwnedFd>,
 }
 
-/// QEMU writes no longer lines unasked.
+/// The longest line that QEMU writes unasked, in bytes.
 const MAX_LINE: usize = 1 << 16;
 
-/// The most reads of a guest's events at a time: none keeps the others waiting.
+/// The most reads of one guest's events at a time, so that no guest delays the others.
 const MAX_READS: usize = 16;
 
-/// After this a QEMU sends events. It answers with a line that is no event.
+/// After this command QEMU sends events. Its answer is a line that is no event.
 const BEGIN: &[u8] = b"{\"execute\": \"qmp_capabilities\"}\n";
 
 impl Events {
-    /// Begins to watch all guests that [`watch`](Self::watch) is called for. An earlier
-    /// subscription has no more events.
+    /// Begins to watch all guests that [`watch`](Self::watch) names. An earlier subscription gets
+    /// no more events.
     pub(crate) fn subscribe(&self) -> io::Result<EventSubscription> {
         let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
         let mut state = self.state();
@@ -65,8 +66,8 @@ impl Events {
         Ok(EventSubscription { events, epoll })
     }
 
-    /// Watches a guest, unless that is done already. Without a subscription, or a QEMU that
-    /// listens, nothing happens.
+    /// Watches a guest, unless it is watched already. Does nothing without a subscription or a
+    /// listening QEMU.
     pub(crate) fn watch(&self, guest: &str, socket: &Path) {
         let mut state = self.state();
         let (Some(epoll), false) = (&state.epoll, state.streams.contains_key(guest)) else {
@@ -83,7 +84,7 @@ impl Events {
 }
 
 impl Stream {
-    /// It waits for nothing: a QEMU that hangs reads the command when it goes on.
+    /// Connects without waiting: a QEMU that hangs reads the command once it continues.
     fn open(epoll: &OwnedFd, socket: &Path) -> io::Result<Stream> {
         let mut socket = qmp::connect(socket, SocketFlags::NONBLOCK, Duration::from_secs(1))?;
         socket.write_all(BEGIN)?;
@@ -91,10 +92,10 @@ impl Stream {
         Ok(Stream { socket, line: Vec::new() })
     }
 
-    /// Reads all that has come. Returns whether an event that matters is among it.
+    /// Reads everything available. Returns true if it includes an event that matters.
     fn drain(&mut self) -> io::Result<bool> {
         let (mut is_hint, mut buffer) = (false, [0; 4096]);
-        // What is left makes the descriptor readable again.
+        // Unread data makes the descriptor readable again.
         for _ in 0..MAX_READS {
             let count = match self.socket.read(&mut buffer) {
                 // The process has ended.
@@ -117,8 +118,8 @@ impl Stream {
     }
 }
 
-/// Returns true if a line is an event after which an object or a task may be another one. Other
-/// lines, and what a guest can have QEMU say as often as it likes, are not.
+/// Returns true if a line is an event after which an object or a task may have changed. Other lines
+/// do not count, nor do events that a guest can cause as often as it likes.
 fn matters(line: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Event {
@@ -154,7 +155,7 @@ impl Subscription for EventSubscription {
         let mut drained = Drained::Nothing;
         self.events.state().streams.retain(|_, stream| {
             let found = stream.drain();
-            // A guest whose process has ended may be another one, too.
+            // A guest whose process has ended may have changed, too.
             if !matches!(found, Ok(false)) {
                 drained = Drained::Hint;
             }

@@ -1,4 +1,4 @@
-//! The desired state, as a file declares it.
+//! The desired state, as declared in a file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,78 +13,78 @@ mod values;
 pub use error::Error;
 pub use values::{Bound, Mac, Name, Size};
 
-/// The guests of a file: all that there are to be, and no others.
+/// All desired guests of a file; other guests are removed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct File {
-    /// The guests by name.
+    /// The guests by their names; empty for none.
     #[serde(default)]
     pub guests: BTreeMap<Name, Guest>,
 }
 
-/// A guest. What is absent is left as it is.
+/// A desired guest. Absent properties are left as they are.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Guest {
-    /// Its run state.
+    /// The desired run state: running, paused or stopped.
     pub state: State,
-    /// The size of its memory. To change it the guest is stopped.
+    /// The size of its memory in bytes. The guest is stopped to change it.
     pub memory: Size,
-    /// Text for people.
+    /// Text for users; `None` leaves it as it is.
     pub description: Option<String>,
-    /// Its disks by name.
+    /// Its disks by their names.
     #[serde(default)]
     pub disks: BTreeMap<Name, Disk>,
-    /// Its network interfaces by name.
+    /// Its network interfaces by their names.
     #[serde(default)]
     pub nics: BTreeMap<Name, Nic>,
 }
 
-/// A run state.
+/// The run state of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// Its processor runs.
     Running,
-    /// Its processor is paused, and its memory kept.
+    /// Its processor is paused; its memory is kept.
     Paused,
-    /// It has no process. Its disks are kept, and compared again when it is started.
+    /// It has no process. Its disks are kept, and compared again at its start.
     Stopped,
 }
 
-/// A disk.
+/// A disk of a guest, as desired.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Disk {
-    /// Its size.
+    /// Its size in bytes.
     pub size: Size,
-    /// The most that it reads and writes in a second; 0 for no bound.
+    /// The limit of bytes that it reads and writes in a second; 0 for none.
     pub bps: Option<Bound>,
-    /// The most requests that it serves in a second; 0 for no bound.
+    /// The limit of requests that it serves in a second; 0 for none.
     pub iops: Option<Bound>,
-    /// The names of its backups: each is made once.
+    /// The names of its backups; each is made once.
     #[serde(default)]
     pub backups: Vec<Name>,
-    /// Whether its image is kept as it was, and what is written goes into an overlay. The overlay
-    /// is committed into the image when this is false again.
+    /// True if its image is kept as it was, with new writes in an overlay. The overlay is committed
+    /// into the image when this is false again.
     #[serde(default)]
     pub snapshot: bool,
 }
 
-/// A network interface.
+/// A network interface of a guest, as desired.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nic {
-    /// Its address. To change it the interface is unplugged.
+    /// Its MAC address. The interface is unplugged to change it.
     pub mac: Spanned<Mac>,
 }
 
 impl File {
-    /// Reads the text of a file.
+    /// Parses the text of a file.
     ///
     /// # Errors
     ///
-    /// When it is no TOML, or a key or a value in it is none that is known.
+    /// If it is not TOML, or has an unknown key or an invalid value.
     pub fn parse(text: &str) -> Result<File, Error> {
         let at = |span: Option<Range<usize>>, problem: String| Error::at(text, span, problem);
         let file: File =

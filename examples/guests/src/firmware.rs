@@ -1,10 +1,11 @@
-//! The software of the guests: 156 bytes in place of a BIOS, and no operating system.
+//! The guests' software: 156 bytes in place of a BIOS, and no operating system.
 //!
-//! It does what an operating system does for the one who runs it, and nothing else: 18 times a
-//! second it looks whether the power button was pressed, and switches the machine off; and whether
-//! a PCI device is to be removed, and lets go of it. In between the processor sleeps.
+//! It does only the work of an operating system that the guest's user needs. 18 times a second it
+//! checks the power button, and switches the machine off if it was pressed. It also checks for PCI
+//! devices to remove, and releases them. Otherwise the processor sleeps.
 
-/// QEMU maps it so that it ends at the top of the address space, where the processor begins.
+/// Returns the image. QEMU maps it to end at the top of the address space, where the processor
+/// starts.
 pub(crate) fn image() -> Vec<u8> {
     /// `hlt`
     const FILL: u8 = 0xf4;
@@ -18,20 +19,20 @@ pub(crate) fn image() -> Vec<u8> {
 
 #[rustfmt::skip]
 const CODE: [u8; 156] = [
-    // A stack; the timer's interrupt, 8, leads to `tick`.
+    // A stack; the timer's interrupt, 8, calls `tick`.
     0x31, 0xc0,                             // 00        xor %ax, %ax
     0x8e, 0xd0,                             // 02        mov %ax, %ss
     0x8e, 0xd8,                             // 04        mov %ax, %ds
     0xbc, 0x00, 0x7c,                       // 06        mov $0x7c00, %sp
     0xc7, 0x06, 0x20, 0x00, 0x95, 0x00,     // 09        movw $tick, 0x20
     0xc7, 0x06, 0x22, 0x00, 0x00, 0xf0,     // 0f        movw $0xf000, 0x22
-    // The interrupt controller (8259): interrupts from 8 on, the timer's alone.
+    // The interrupt controller (8259): interrupts from 8 on, only the timer's.
     0xb0, 0x11, 0xe6, 0x20,                 // 15        ICW1
     0xb0, 0x08, 0xe6, 0x21,                 // 19        ICW2
     0xb0, 0x04, 0xe6, 0x21,                 // 1d        ICW3
     0xb0, 0x01, 0xe6, 0x21,                 // 21        ICW4
     0xb0, 0xfe, 0xe6, 0x21,                 // 25        mask
-    // The timer (8254), as slow as it can be.
+    // The timer (8254) at its slowest rate.
     0xb0, 0x34, 0xe6, 0x43,                 // 29
     0x30, 0xc0, 0xe6, 0x40, 0xe6, 0x40,     // 2d
     // The power management (PIIX4, 00:01.3): at port 0x600, switched on, with its button.

@@ -1,7 +1,7 @@
-//! A running guest: what its QEMU reports, and what it does when asked.
+//! A running guest: QEMU's reports and commands.
 //!
-//! Every change here may be asked for again, also when the last one was cut off in the middle: it
-//! first looks what is there.
+//! Each change here can be repeated, even if the last one was cut off in the middle: it first reads
+//! the present state.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,40 +15,40 @@ use crate::devices::{self, node_name};
 use crate::host::Bounds;
 use crate::qmp::{Error, Monitor, Result};
 
-/// Where QEMU keeps the objects that a user creates, and the devices that can be removed.
+/// The path of objects created by a user, and of removable devices, in QEMU's object tree.
 const OBJECTS: &str = "/objects";
 const DEVICES: &str = "/machine/peripheral";
 
-/// What a guest is, as its QEMU says.
+/// A guest, as its QEMU reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Guest {
-    /// Identifies the process: no two starts have the same.
+    /// Identifies the process: each start has another one.
     pub boot: String,
     /// False while its processor is paused.
     pub is_running: bool,
-    /// In bytes.
+    /// The size of its memory, in bytes.
     pub memory: u64,
-    /// Text for people.
+    /// Text for users; empty if there is none.
     pub description: String,
-    /// The disks that are plugged in.
+    /// The plugged-in disks, by name.
     pub disks: BTreeMap<String, Disk>,
-    /// The MAC addresses of its network interfaces.
+    /// The MAC addresses of its network interfaces, by name.
     pub nics: BTreeMap<String, String>,
 }
 
-/// A disk that is plugged in.
+/// A plugged-in disk, as QEMU reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Disk {
-    /// In bytes.
+    /// Its size in bytes, of the overlay if there is one.
     pub size: u64,
-    /// Its bounds.
+    /// Its limits of bytes and requests a second.
     pub bounds: Bounds,
-    /// Whether an overlay is on top of its image.
+    /// True if an overlay is on top of its image.
     pub has_snapshot: bool,
 }
 
 impl Monitor {
-    /// Reads all that is managed.
+    /// Reads all managed properties.
     pub fn guest(&mut self) -> Result<Guest> {
         let description = self.property(&format!("{OBJECTS}/description"), "data")?;
         let sizes = self.node_sizes()?;
@@ -64,7 +64,7 @@ impl Monitor {
             disks.insert(disk, found);
         }
         for nic in self.children(DEVICES, "nic-")? {
-            // None: it was removed since.
+            // `None`: it was removed since.
             if let Some(mac) = self.mac(&nic)? {
                 nics.insert(nic, mac);
             }
@@ -83,12 +83,12 @@ impl Monitor {
         })
     }
 
-    /// Reads what identifies the process.
+    /// Reads the value that identifies the process.
     pub fn boot(&mut self) -> Result<String> {
         Ok(self.run::<qmp::query_uuid>(json!({}))?.UUID)
     }
 
-    /// Sets the description.
+    /// Sets the description, text for users.
     pub fn describe(&mut self, text: &str) -> Result<()> {
         let path = format!("{OBJECTS}/description");
         self.run::<qmp::qom_set>(json!({ "path": path, "property": "data", "value": text }))?;
@@ -104,8 +104,8 @@ impl Monitor {
         Ok(())
     }
 
-    /// Presses the power button; to be called until the guest notices. A guest whose processor is
-    /// paused will not; its process ends at once, as it does with `is_forced`.
+    /// Presses the power button; call it until the guest notices. If its processor is paused, it
+    /// cannot notice, so its process ends at once. With `is_forced` it also ends at once.
     pub fn stop(&mut self, is_forced: bool) -> Result<()> {
         let is_running = self.run::<qmp::query_status>(json!({}))?.running;
         let asked = match is_running && !is_forced {
@@ -113,18 +113,18 @@ impl Monitor {
             false => self.run::<qmp::quit>(json!({})),
         };
         match asked {
-            // It may end before it has answered.
+            // The process may end before it answers.
             Ok(_) | Err(Error::NoAnswer(_)) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Plugs a disk in, unless it is, and sets its bounds. Its file has to be there.
+    /// Plugs a disk in, unless it is plugged in, and sets its bounds. Its file must exist.
     pub fn plug_disk(&mut self, disk: &str, file: &Path, bounds: Bounds) -> Result<()> {
         if self.has_device("disk-", disk)? {
             return self.set_bounds(disk, bounds);
         }
-        // What is left of a removal: its file may be another one.
+        // The rest of a removal: its file may be another one.
         self.remove_node(disk)?;
         self.run::<qmp::object_add>(devices::throttle_group(disk, bounds))?;
         self.run::<qmp::blockdev_add>(devices::disk_node(disk, file))?;
@@ -132,7 +132,7 @@ impl Monitor {
         Ok(())
     }
 
-    /// Fails while a disk is backed up or committed, which QEMU would let go all the same.
+    /// Fails while a disk is backed up or committed; QEMU would let the disk go nevertheless.
     pub fn refuse_while_a_job_runs(&mut self, disk: &str) -> Result<()> {
         let jobs = self.run::<qmp::query_jobs>(json!({}))?;
         let of_disk = |job: &&qmp::JobInfo| job.id.split(['.', '_']).next() == Some(disk);
@@ -142,7 +142,7 @@ impl Monitor {
         }
     }
 
-    /// Unplugs a disk.
+    /// Unplugs a disk, and removes its node.
     pub fn unplug_disk(&mut self, disk: &str) -> Result<()> {
         self.device_del(&format!("disk-{disk}"))?;
         self.remove_node(disk)
@@ -154,10 +154,10 @@ impl Monitor {
         Ok(())
     }
 
-    /// Grows or shrinks a disk, unless a job uses it.
+    /// Grows or shrinks a disk to `size` bytes, unless a job uses it.
     pub fn resize_disk(&mut self, disk: &str, size: u64) -> Result<()> {
         self.refuse_while_a_job_runs(disk)?;
-        // An overlay has whole sectors.
+        // An overlay's size is a multiple of a sector.
         let size = match self.has_snapshot(disk)? {
             true => size.next_multiple_of(512),
             false => size,
@@ -166,7 +166,7 @@ impl Monitor {
         Ok(())
     }
 
-    /// Plugs a network interface in, unless one of its name is.
+    /// Plugs a network interface in, unless there is one with its name.
     pub fn plug_nic(&mut self, nic: &str, mac: &str) -> Result<()> {
         if self.has_device("nic-", nic)? {
             return Ok(());
@@ -178,21 +178,21 @@ impl Monitor {
         Ok(())
     }
 
-    /// Asks the guest to let go of a network interface. It does so when it likes.
+    /// Asks the guest to release a network interface. It may take any time.
     pub fn begin_unplugging(&mut self, nic: &str) -> Result<()> {
         self.device_del(&format!("nic-{nic}"))
     }
 
-    /// Removes what a network interface leaves behind.
+    /// Removes the rest of an unplugged network interface.
     pub fn remove_netdev(&mut self, nic: &str) -> Result<()> {
-        // Refused: there is no such thing.
+        // Refused: it does not exist.
         match self.run::<qmp::netdev_del>(json!({ "id": format!("net-{nic}") })) {
             Ok(_) | Err(Error::Refused(_)) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Returns the MAC address of a network interface, unless it is gone.
+    /// Returns the MAC address of a network interface; `None` if it is gone.
     pub fn mac(&mut self, nic: &str) -> Result<Option<String>> {
         let mac = self.property(&format!("{DEVICES}/nic-{nic}"), "mac")?;
         Ok(mac.and_then(|mac| Some(mac.as_str()?.to_owned())))
@@ -210,9 +210,9 @@ impl Monitor {
         }
     }
 
-    /// Removes a disk's node and bounds, as far as they are there.
+    /// Removes a disk's node and bounds, if they exist.
     fn remove_node(&mut self, disk: &str) -> Result<()> {
-        // The controller lets go of a disk without the guest, but a moment after its answer.
+        // The controller releases a disk without the guest, but a moment after its answer.
         while self.node_sizes()?.contains_key(&node_name(disk)) {
             match self.run::<qmp::blockdev_del>(json!({ "node-name": node_name(disk) })) {
                 Err(Error::Refused(_)) => thread::sleep(Duration::from_millis(1)),
@@ -226,7 +226,7 @@ impl Monitor {
         Ok(())
     }
 
-    /// Returns the sizes of all nodes, by name.
+    /// Returns the sizes of all nodes in bytes, by name.
     pub(crate) fn node_sizes(&mut self) -> Result<BTreeMap<String, u64>> {
         let nodes = self.run::<qmp::query_named_block_nodes>(json!({ "flat": true }))?;
         let sizes = nodes.into_iter().map(|node| {

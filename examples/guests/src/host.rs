@@ -1,8 +1,8 @@
 //! The host: a folder for each guest, and the QEMU that runs it.
 //!
-//! A QEMU is a process of its own, which outlives the agent. It is found again by its monitor
-//! socket in the guest's folder. Beside it are the guest's disks, its backups, and what QEMU is
-//! started with.
+//! Each QEMU is a separate process, which outlives the agent. The agent finds it again by its
+//! monitor socket in the guest's folder. The folder also has the guest's disks, its backups, and
+//! the start parameters.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,57 +21,58 @@ use crate::qmp::{Error, Monitor, Result};
 /// The program, of Debian's package `qemu-system-x86`.
 pub const QEMU: &str = "qemu-system-x86_64";
 
-/// The bound on a conversation: QEMU answers within milliseconds, unless it hangs or is stopped.
+/// The time limit of a conversation: QEMU answers within milliseconds, unless it hangs or is
+/// stopped.
 const BOUND: Duration = Duration::from_secs(5);
 
-/// The bound for a guest that did not answer the last time, and for how long it is not asked again.
+/// The time limit for a guest that did not answer last time, and the time until it is asked again.
 const SILENT_BOUND: Duration = Duration::from_secs(1);
 
-/// The longest path of a socket (`sun_path`, unix(7)), without its final NUL.
+/// The longest path of a socket (`sun_path`, unix(7)) in bytes, without its final NUL.
 const MAX_SOCKET_PATH: usize = 107;
 
-/// The longest name of a guest, a disk, a network interface or a backup: QEMU's nodes have names of
-/// at most 31 bytes, and that of a backup consists of two.
+/// The longest name of a guest, a disk, a network interface or a backup, in bytes: QEMU's nodes
+/// have names of at most 31 bytes, and a backup's name combines two.
 pub const MAX_NAME: usize = 15;
 
-/// The guests of a folder.
+/// All guests in a folder.
 #[derive(Debug)]
 pub struct Host {
     folder: PathBuf,
     pub(crate) traces: Option<PathBuf>,
-    /// When a guest did not answer the last time.
+    /// The times at which guests last failed to answer.
     silent: Mutex<BTreeMap<String, Instant>>,
 }
 
-/// What a guest's QEMU is started with. While it runs, it reports itself what it has.
+/// The parameters at a guest's start. While it runs, QEMU itself reports the present state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parameters {
     /// The size of its memory, in bytes.
     pub memory: u64,
-    /// Text for people.
+    /// Text for users; empty if there is none.
     pub description: String,
-    /// Its disks, by name. Each is a file, which has the size.
+    /// Its disks, by name. Each is a file with the disk's size.
     pub disks: BTreeMap<String, Bounds>,
     /// The MAC addresses of its network interfaces, by name.
     pub nics: BTreeMap<String, String>,
 }
 
-/// The bounds of a disk; 0 for none.
+/// The bounds of a disk; 0 means no bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bounds {
-    /// In bytes a second.
+    /// The limit in bytes a second.
     pub bps: u64,
-    /// In requests a second.
+    /// The limit in requests a second.
     pub iops: u64,
 }
 
 impl Host {
-    /// Makes the host of a folder, which is created. With a folder for `traces` each QEMU writes
-    /// all commands and answers into a file there, which grows as long as it runs.
+    /// Opens the host of a folder, and creates the folder. With a folder for `traces` each QEMU
+    /// writes all commands and answers into a file there, which grows as long as it runs.
     ///
     /// # Errors
     ///
-    /// When the folder cannot be written, or its path is too long for sockets in it.
+    /// If the folder cannot be written, or its path is too long for sockets in it.
     pub fn open(folder: &Path, traces: Option<&Path>) -> io::Result<Host> {
         fs::create_dir_all(folder)?;
         let folder = folder.canonicalize()?;
@@ -100,13 +101,13 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// When the folder cannot be read.
+    /// If the folder cannot be read.
     pub fn guests(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
             let name = path.file_name().and_then(|name| name.to_str());
-            // A guest without parameters was not yet created, or is destroyed already.
+            // A guest without parameters is not created yet, or already destroyed.
             if let (Some(name), true) = (name, path.join("parameters.json").is_file()) {
                 names.push(name.to_owned());
             }
@@ -115,28 +116,28 @@ impl Host {
         Ok(names)
     }
 
-    /// Returns the process of a guest's QEMU, if one runs.
+    /// Returns the process of a guest's QEMU; `None` if none runs.
     pub fn process(&self, guest: &str) -> Option<Pid> {
         let file = self.guest_folder(guest).join("pid");
         let id = fs::read_to_string(&file).ok()?;
         let id = id.trim().parse().ok()?;
-        // The file is left behind by a QEMU that was killed, and the number may be used again.
+        // A killed QEMU leaves the file behind, and the number may be reused.
         let arguments = fs::read_to_string(format!("/proc/{id}/cmdline")).ok()?;
         let is_ours = arguments.split('\0').any(|argument| Path::new(argument) == file);
         Pid::from_raw(id).filter(|_| is_ours)
     }
 
-    /// Returns the folder of a guest.
+    /// Returns the folder of a guest, which may not exist.
     pub fn guest_folder(&self, guest: &str) -> PathBuf {
         self.folder.join(guest)
     }
 
-    /// Begins a conversation with a guest's QEMU. One that did not answer is not asked again for a
-    /// second, and then with a shorter bound: it holds up others but once.
+    /// Begins a conversation with a guest's QEMU. If it did not answer, it is not asked again for a
+    /// second, and then with a shorter time limit, so it delays others only once.
     ///
     /// # Errors
     ///
-    /// Those of [`Monitor::connect`].
+    /// Like [`Monitor::connect`].
     pub fn monitor(&self, guest: &str) -> Result<Monitor> {
         let silent = || self.silent.lock().unwrap_or_else(PoisonError::into_inner);
         let since = silent().get(guest).map(Instant::elapsed);
@@ -155,11 +156,11 @@ impl Host {
         monitor
     }
 
-    /// Returns what a guest's QEMU is, or will be, started with.
+    /// Returns the parameters for a guest's start.
     ///
     /// # Errors
     ///
-    /// When its file cannot be read.
+    /// If its file cannot be read.
     pub fn parameters(&self, guest: &str) -> io::Result<Parameters> {
         let path = self.guest_folder(guest).join("parameters.json");
         let text = fs::read_to_string(&path)?;
@@ -169,11 +170,11 @@ impl Host {
         })
     }
 
-    /// Changes what a guest's QEMU will be started with. With that the guest exists.
+    /// Changes the parameters for a guest's start. This creates the guest if there is none.
     ///
     /// # Errors
     ///
-    /// When its file cannot be read or written.
+    /// If its file cannot be read or written.
     pub fn change_parameters(
         &self,
         guest: &str,
@@ -192,25 +193,25 @@ impl Host {
         fs::rename(new, folder.join("parameters.json"))
     }
 
-    /// Returns the file of a guest's disk.
+    /// Returns the path of a disk's file, which may not exist.
     pub fn disk_file(&self, guest: &str, disk: &str) -> PathBuf {
         self.guest_folder(guest).join(format!("{disk}.raw"))
     }
 
-    /// Removes a guest that does not run, with its disks and backups.
+    /// Removes a stopped guest, with its disks and backups.
     ///
     /// # Errors
     ///
-    /// When its folder cannot be removed.
+    /// If its folder cannot be removed.
     pub fn remove(&self, guest: &str) -> io::Result<()> {
         let folder = self.guest_folder(guest);
-        // First of all: then a removal that is cut off has still removed the guest.
+        // Do this first: even a removal that is cut off has then removed the guest.
         ignore_missing(fs::remove_file(folder.join("parameters.json")))?;
         ignore_missing(fs::remove_dir_all(folder))
     }
 }
 
-/// What is to be removed or renamed may be so already.
+/// Turns the error for a missing file into success: it may be removed or renamed already.
 pub(crate) fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),

@@ -1,26 +1,26 @@
 //! The keys of objects: `web`, `web/disk/root`, `web/disk/root/backup/nightly`,
-//! `web/disk/root/snapshot`, `web/nic/lan`. What an object depends on comes before it, as actions
-//! begin in the order of keys.
+//! `web/disk/root/snapshot`, `web/nic/lan`. An object follows its dependencies, as actions begin in
+//! the order of keys.
 
 use std::fmt;
 
-/// The key of an object, in parts.
+/// The parsed key of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key<'a> {
-    /// A guest.
+    /// A guest, by its name.
     Guest(&'a str),
-    /// A disk of a guest.
+    /// A disk: the names of guest and disk.
     Disk(&'a str, &'a str),
-    /// A network interface of a guest.
+    /// A network interface: the names of guest and interface.
     Nic(&'a str, &'a str),
-    /// A backup of a guest's disk.
+    /// A backup: the names of guest, disk and backup.
     Backup(&'a str, &'a str, &'a str),
-    /// The snapshot of a guest's disk.
+    /// The snapshot of a disk: the names of guest and disk.
     Snapshot(&'a str, &'a str),
 }
 
 impl<'a> Key<'a> {
-    /// Reads a key; `None` if it is none of these.
+    /// Parses a key; `None` if it has none of these forms.
     pub fn parse(key: &'a str) -> Option<Key<'a>> {
         Some(match key.split('/').collect::<Vec<_>>()[..] {
             [guest] => Key::Guest(guest),

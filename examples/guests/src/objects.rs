@@ -1,4 +1,4 @@
-//! The objects of trueup-control: as a file declares them, and as they are.
+//! The objects of trueup-control: as declared in a file, and as observed.
 
 use std::fmt::Display;
 use std::{fs, thread};
@@ -15,10 +15,10 @@ use crate::host::{Bounds, Host};
 use crate::key::Key;
 use crate::{overlay, qmp, snapshot};
 
-/// So many guests are asked at the same time.
+/// The number of guests that are asked at the same time.
 const PARALLEL: usize = 16;
 
-/// Returns the forms in which QEMU reports what it is given.
+/// Returns the normalisers for the forms in which QEMU reports values.
 pub fn normalisers() -> Normalisers {
     Normalisers::new()
         .with("memory", round_up(8192))
@@ -27,7 +27,7 @@ pub fn normalisers() -> Normalisers {
         .with("mac", |mac| mac.replace('-', ":"))
 }
 
-/// Returns the objects that a file declares.
+/// Returns the objects declared in a file.
 pub fn desired(file: &File) -> Objects {
     let mut objects = Objects::new();
     let mut insert = |key: Key<'_>, object| objects.insert(key.to_string(), object);
@@ -61,21 +61,21 @@ pub fn desired(file: &File) -> Objects {
     objects
 }
 
-/// Returns the objects of a host: of a guest that runs as its QEMU reports them, of another one as
-/// it will be started. Guests that cannot be read are left unread, with all that they have.
+/// Returns the objects of a host: a running guest's as its QEMU reports them, a stopped guest's by
+/// its start parameters. Guests that cannot be read are left unread, with all their parts.
 ///
 /// # Errors
 ///
-/// When it is not known which guests there are.
+/// If the list of guests cannot be read.
 pub(crate) fn observed(host: &Host, events: &Events) -> Result<Observed, Error> {
     let guests = host.guests().map_err(|error| unread("the guests", &error))?;
     let mut observed = Observed::default();
-    // Each may take as long as a conversation may, so they are asked in parallel.
+    // Ask in parallel, as each may take as long as a conversation may.
     for guests in guests.chunks(PARALLEL) {
         let found: Vec<Result<Objects, String>> = thread::scope(|scope| {
             let threads = guests.iter().map(|guest| {
                 thread::Builder::new().spawn_scoped(scope, move || {
-                    // First: then no event is missed that comes after what is read.
+                    // Watch first, so that no event after the read is missed.
                     events.watch(guest, &host.guest_folder(guest).join("events"));
                     guest_objects(host, guest)
                 })
@@ -142,7 +142,7 @@ fn observe(host: &Host, guest: &str) -> qmp::Result<(State, Guest)> {
 fn as_started(host: &Host, guest: &str) -> std::io::Result<Guest> {
     let parameters = host.parameters(guest)?;
     let disk = |(disk, bounds): (String, Bounds)| {
-        // Without its file it is not there.
+        // A disk without its file does not exist.
         let file = host.disk_file(guest, &disk);
         let over = snapshot::overlay_of(&file);
         let has_snapshot = over.exists();
@@ -166,7 +166,7 @@ fn guest_object(state: State, memory: u64) -> Object {
     Object::new().with("memory", memory.to_string()).with_run_state(state.to_string())
 }
 
-/// The error of a guest that does not answer.
+/// Returns the error for a guest that does not answer.
 pub(crate) fn unread(what: &str, error: &dyn Display) -> Error {
     Error::new(ErrorKind::Backend, format!("{what}: {error}"))
 }

@@ -1,33 +1,34 @@
-//! The file of an overlay: an empty qcow2 image, as docs/interop/qcow2.txt of QEMU has it.
+//! The file of an overlay: an empty qcow2 image, by QEMU's docs/interop/qcow2.txt.
 //!
-//! `blockdev-create` makes one, too. But QEMU 7.2 aborts when it is asked for its nodes meanwhile
-//! (`qcow2_get_specific_info`), which another agent may do at any moment. And this needs no QEMU.
+//! `blockdev-create` can make one, too. But QEMU 7.2 aborts if another client asks for its nodes
+//! meanwhile (`qcow2_get_specific_info`), which another agent may do at any moment. And this needs
+//! no QEMU.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
-/// The size of a cluster is 2^16 bytes.
+/// Clusters are 2^16 bytes large.
 const CLUSTER_BITS: u32 = 16;
 const CLUSTER: u64 = 1 << CLUSTER_BITS;
 
-/// An entry of the first table leads to a table of 8192 clusters of data.
+/// The bytes covered by an entry of the first table: it refers to a table of 8192 clusters of data.
 const ENTRY: u64 = CLUSTER / 8 * CLUSTER;
 
-/// QEMU takes no larger first table, in entries.
+/// The number of entries in QEMU's largest first table.
 const MAX_ENTRIES: u64 = (32 << 20) / 8;
 
-/// The size of the disk is here.
+/// The offset of the disk's size.
 const SIZE_AT: u64 = 24;
 
-/// Makes the file of an overlay that has nothing yet. It names no image below it, so none is ever
-/// probed: the command line of QEMU names it. No reader sees half of the file.
+/// Makes the file of an overlay without data. It names no image below it, so QEMU probes none: the
+/// command line names the image. No reader sees half of the file.
 ///
 /// # Errors
 ///
-/// When the file cannot be written, or the disk is larger than 2 PiB.
+/// If the file cannot be written, or the disk is larger than 2 PiB.
 pub(crate) fn create(path: &Path, size: u64) -> io::Result<()> {
-    // A disk of QEMU has whole sectors.
+    // QEMU's disks have whole sectors.
     let size = size.next_multiple_of(512);
     let entries = size.div_ceil(ENTRY);
     if entries > MAX_ENTRIES {
@@ -39,7 +40,7 @@ pub(crate) fn create(path: &Path, size: u64) -> io::Result<()> {
     let mut header = Vec::from(*b"QFI\xfb");
     let mut add = |bytes: &[u8]| header.extend_from_slice(bytes);
     add(&3_u32.to_be_bytes());
-    // No image below it.
+    // No image below.
     add(&[0; 12]);
     add(&CLUSTER_BITS.to_be_bytes());
     add(&size.to_be_bytes());
@@ -69,11 +70,11 @@ pub(crate) fn create(path: &Path, size: u64) -> io::Result<()> {
     fs::rename(part, path)
 }
 
-/// Returns the size of the disk that an overlay is of.
+/// Returns the size of an overlay's disk in bytes.
 ///
 /// # Errors
 ///
-/// When the file cannot be read.
+/// If the file cannot be read.
 pub fn size_of(path: &Path) -> io::Result<u64> {
     let (mut file, mut size) = (File::open(path)?, [0; 8]);
     file.seek(SeekFrom::Start(SIZE_AT))?;

@@ -1,7 +1,7 @@
-//! The conversation with a QEMU over its monitor socket (QMP), with a bound on its time.
+//! Conversations with QEMU over its monitor socket (QMP), each with a time limit.
 //!
 //! A monitor serves one client at a time; another one waits for its greeting. So a conversation is
-//! short, and as many agents, threads and people as there are take turns.
+//! short, and any number of agents, threads and users take turns.
 
 use std::fmt;
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read, Write};
@@ -14,35 +14,36 @@ use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// How a greeting begins, as QEMU writes it.
+/// The beginning of a greeting, as QEMU writes it.
 const GREETING: &[u8] = br#"{"QMP": "#;
 
-/// Why QEMU did not do what it was asked for.
+/// The reason why QEMU did not execute a command.
 #[derive(Debug)]
 pub enum Error {
-    /// No QEMU listens.
+    /// No QEMU listens, so the guest does not run.
     Gone,
-    /// QEMU says why; nothing has changed.
+    /// QEMU refused, for this reason; nothing has changed.
     Refused(String),
-    /// It is not known whether QEMU did it.
+    /// It is unknown if QEMU executed the command, for this reason.
     NoAnswer(String),
 }
 
 /// The result of a conversation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A conversation. It ends with the value.
+/// A conversation, which ends on drop.
 pub struct Monitor(Qmp<Stream<BufReader<Bounded>, Bounded>>);
 
 impl Monitor {
-    /// Begins a conversation, once the monitor has no other client. All of it ends within `bound`.
+    /// Begins a conversation, once the monitor has no other client. `bound` limits the whole
+    /// conversation.
     ///
     /// # Errors
     ///
-    /// [`Error::Gone`], or [`Error::NoAnswer`] when the monitor is not free in time.
+    /// [`Error::Gone`], or [`Error::NoAnswer`] if the monitor is not free in time.
     pub fn connect(socket: &Path, bound: Duration) -> Result<Monitor> {
         Monitor::greet(socket, bound).map_err(|error| match error.kind() {
-            // The last three: it has ended meanwhile. Nothing was asked of it yet.
+            // The last three: it has ended meanwhile, and no command was sent yet.
             ErrorKind::NotFound
             | ErrorKind::ConnectionRefused
             | ErrorKind::ConnectionReset
@@ -58,7 +59,7 @@ impl Monitor {
         let writer = Bounded { stream: stream.try_clone()?, until };
         let reader = BufReader::new(Bounded { stream, until });
         let mut monitor = Monitor(Qmp::new(Stream::new(reader, writer)));
-        // Before it may come what was meant for the last client, and was not sent in time.
+        // The greeting may follow lines for the last client that were not sent in time.
         let mut line = Vec::new();
         while !line.starts_with(GREETING) {
             line.clear();
@@ -70,14 +71,14 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Runs a command, whose arguments have to be those of its schema.
+    /// Runs a command, whose arguments must match its schema.
     pub fn run<C: Command + DeserializeOwned>(&mut self, arguments: Value) -> Result<C::Ok> {
         let command: C = serde_json::from_value(arguments)
             .map_err(|error| Error::Refused(format!("arguments of {}: {error}", C::NAME)))?;
         Ok(self.0.execute(&command)?)
     }
 
-    /// Reads a property of QEMU's object tree; `None` if there is no such object or property.
+    /// Reads a property in QEMU's object tree; `None` if there is no such object or property.
     pub fn property(&mut self, path: &str, property: &str) -> Result<Option<Any>> {
         match self.run::<qmp::qom_get>(json!({ "path": path, "property": property })) {
             Ok(value) => Ok(Some(value)),
@@ -86,7 +87,7 @@ impl Monitor {
         }
     }
 
-    /// Returns the names of the children of an object whose names begin so, without that prefix.
+    /// Returns the names of an object's children with a prefix, without that prefix.
     pub fn children(&mut self, path: &str, prefix: &str) -> Result<Vec<String>> {
         let children = self.run::<qmp::qom_list>(json!({ "path": path }))?;
         let names = children.into_iter().map(|child| child.name);
@@ -94,8 +95,8 @@ impl Monitor {
     }
 }
 
-/// Connects to a socket within `bound`. A process that is stopped has a few connections accepted
-/// for it; after that connect(2) waits.
+/// Connects to a socket within `bound`. A stopped process accepts a few connections; after that
+/// connect(2) waits.
 pub(crate) fn connect(
     socket: &Path,
     flags: SocketFlags,
@@ -110,7 +111,7 @@ pub(crate) fn connect(
     Ok(stream)
 }
 
-/// A stream whose reads and writes end at a time, however many they are.
+/// A stream whose reads and writes together end at a deadline.
 struct Bounded {
     stream: UnixStream,
     until: Instant,
@@ -119,7 +120,7 @@ struct Bounded {
 impl Bounded {
     fn left(&self) -> io::Result<Duration> {
         let left = self.until.saturating_duration_since(Instant::now());
-        // A timeout of zero would be none.
+        // A timeout of zero would mean none.
         match left.is_zero() {
             true => Err(ErrorKind::TimedOut.into()),
             false => Ok(left),
@@ -146,7 +147,7 @@ impl Write for Bounded {
 }
 
 impl Error {
-    /// The error of a QEMU that does not answer in time.
+    /// Returns the error for a QEMU that does not answer in time.
     pub(crate) fn silent() -> Error {
         let why = "no answer in time: another client holds the monitor, or QEMU hangs";
         Error::NoAnswer(why.to_owned())

@@ -1,9 +1,9 @@
-//! Snapshots of disks: an overlay that takes what is written, and the job of QEMU that commits it
-//! into the image below.
+//! Snapshots of disks: an overlay that takes new writes, and the QEMU job that commits it into the
+//! image below.
 //!
-//! The overlay's file says whether there is one when the guest is started. So it is there before
-//! QEMU writes into it, and it is taken away at the one moment at which the image has all of it and
-//! nothing is written: while the job waits to be finalized.
+//! At a guest's start, the overlay's file tells if there is one. So it exists before QEMU writes
+//! into it. It is removed at the only moment when the image has all its data and nothing is
+//! written: while the job waits to be finalized.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,23 +18,24 @@ use crate::host::ignore_missing;
 use crate::overlay;
 use crate::qmp::{Error, Monitor, Result};
 
-/// Returns the file of a disk's overlay, which follows from that of its image.
+/// Returns the path of a disk's overlay, derived from its image's.
 pub fn overlay_of(image: &Path) -> PathBuf {
     image.with_extension("overlay")
 }
 
-/// What an overlay is while its job waits to be finalized.
+/// Returns the overlay's path while its job waits to be finalized.
 fn committed(image: &Path) -> PathBuf {
     image.with_extension("committed")
 }
 
-/// The id of the job that commits a disk's overlay. No backup has one with an underscore.
+/// Returns the id of the job that commits a disk's overlay. Ids of backups have no underscore.
 pub fn commit_job(disk: &str) -> String {
     format!("{disk}_commit")
 }
 
 impl Monitor {
-    /// Returns true while an overlay is on top of a disk's image, and until its commit is finished.
+    /// Returns true from the time that an overlay is on top of a disk's image until its commit is
+    /// finished.
     pub fn has_snapshot(&mut self, disk: &str) -> Result<bool> {
         let nodes = self.run::<qmp::query_named_block_nodes>(json!({ "flat": true }))?;
         let name = Some(overlay_name(disk));
@@ -48,7 +49,7 @@ impl Monitor {
             return Ok(());
         }
         self.refuse_while_a_job_runs(disk)?;
-        // What is left of an attempt that was cut off: nothing was written into it.
+        // Left from an attempt that was cut off; it has no data.
         self.remove_overlay(disk)?;
         let file = overlay_of(image);
         overlay::create(&file, fs::metadata(image)?.len())?;
@@ -61,7 +62,7 @@ impl Monitor {
         Ok(())
     }
 
-    /// Removes the node of an overlay that is not in use, if it is there.
+    /// Removes the node of an unused overlay, if it exists.
     pub(crate) fn remove_overlay(&mut self, disk: &str) -> Result<()> {
         let node = overlay_name(disk);
         if self.node_sizes()?.contains_key(&node) {
@@ -70,8 +71,8 @@ impl Monitor {
         Ok(())
     }
 
-    /// Starts to commit a disk's overlay, unless its job is there already, with at most `speed`
-    /// bytes a second; 0 for no bound. Returns false if the disk has none. QEMU refuses it while a
+    /// Starts to commit a disk's overlay, unless its job exists, with at most `speed` bytes a
+    /// second; 0 for no bound. Returns false if the disk has no overlay. QEMU refuses it while a
     /// backup of the disk runs.
     pub fn start_commit(&mut self, disk: &str, speed: u64) -> Result<bool> {
         let job = commit_job(disk);
@@ -98,8 +99,8 @@ impl Monitor {
     }
 }
 
-/// Asks about the commit of a disk's overlay, and takes the next step. `monitor` is that of the
-/// process in which it began, while that lives.
+/// Returns the state of a commit, and makes its next step. `monitor` belongs to the process in
+/// which the commit began; `None` once that has ended.
 pub(crate) fn ask_commit(image: &Path, disk: &str, monitor: Option<Monitor>) -> Result<Task> {
     let (job, overlay, committed) = (commit_job(disk), overlay_of(image), committed(image));
     let id = json!({ "id": job });
@@ -115,7 +116,7 @@ pub(crate) fn ask_commit(image: &Path, disk: &str, monitor: Option<Monitor>) -> 
             "it is ready, and is completed".to_owned()
         }
         (Job::Pending, Some(monitor)) => {
-            // Not found: it was renamed before the agent was killed.
+            // If it is not found, it was renamed before the agent was killed.
             ignore_missing(fs::rename(overlay, committed))?;
             monitor.run::<qmp::job_finalize>(id)?;
             "it is complete, and is finalized".to_owned()
@@ -126,14 +127,14 @@ pub(crate) fn ask_commit(image: &Path, disk: &str, monitor: Option<Monitor>) -> 
                     monitor.remove_overlay(disk)?;
                     ignore_missing(fs::remove_file(committed))?;
                 }
-                // QEMU goes on with the overlay.
+                // QEMU keeps using the overlay.
                 Err(_) => ignore_missing(fs::rename(committed, overlay))?,
             }
-            // Last: until then the job is there to be finished.
+            // Dismiss the job last: until then it can be completed again.
             monitor.run::<qmp::job_dismiss>(id)?;
             return Ok(result.map_or_else(Task::Failed, |()| Task::Succeeded));
         }
-        // With its guest, or the agent was killed before it was recorded.
+        // It ended with its guest, or the agent was killed before it recorded the end.
         _ if overlay.exists() => {
             return Ok(Task::Failed("the job ended with its guest".to_owned()));
         }

@@ -1,4 +1,4 @@
-//! The start of a guest's QEMU, and whether one is being started.
+//! The start of a guest's QEMU, and a check for a start under way.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
@@ -11,19 +11,19 @@ use crate::devices;
 use crate::host::{Host, QEMU};
 use crate::qmp::{Error, Result};
 
-/// The bound on the start of a QEMU, which takes some tenths of a second.
+/// The time limit for QEMU's start, which takes some tenths of a second.
 const START_BOUND: Duration = Duration::from_secs(30);
 
-/// The bound on the wait for a guest that is being started.
+/// The time limit of the wait for a guest that is being started.
 const LOCK_BOUND: Duration = Duration::from_secs(5);
 
 impl Host {
-    /// Returns true while a process starts a guest's QEMU, and until that is ready. It is so too if
-    /// the agent that began it was killed: such a guest is not stopped.
+    /// Returns true while a process starts a guest's QEMU, until it is ready. That includes a start
+    /// by an agent that was killed: such a guest is not stopped.
     ///
     /// # Errors
     ///
-    /// When the guest's folder cannot be read.
+    /// If the guest's folder cannot be read.
     pub fn is_starting(&self, guest: &str) -> io::Result<bool> {
         match File::open(self.start_lock(guest)) {
             Ok(file) => match file.try_lock_shared() {
@@ -31,7 +31,7 @@ impl Host {
                 Err(TryLockError::WouldBlock) => Ok(true),
                 Err(TryLockError::Error(error)) => Err(error),
             },
-            // It was never started, or is gone.
+            // The guest was never started, or is gone.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
@@ -49,7 +49,7 @@ impl Host {
         while Instant::now() < until {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
-                // By one that asks whether it is being started, for a moment.
+                // Another process holds the lock for a moment, to check for a start.
                 Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
                 Err(TryLockError::Error(error)) => return Err(error.into()),
             }
@@ -61,8 +61,8 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] when QEMU says why, also when one runs already: its process id file is
-    /// locked. [`Error::NoAnswer`] when it is not ready in time.
+    /// [`Error::Refused`] with QEMU's reason, also if one runs already: its process id file is
+    /// locked. [`Error::NoAnswer`] if it is not ready in time.
     pub fn start(&self, guest: &str) -> Result<()> {
         let folder = self.guest_folder(guest);
         let parameters = self.parameters(guest)?;
@@ -80,16 +80,16 @@ impl Host {
             .args(devices::arguments(&parameters, file))
             .args(["-S", "-daemonize", "-pidfile"])
             .arg(folder.join("pid"));
-        // With it errors go there, too.
+        // With a log, QEMU also writes errors there.
         let log =
             self.traces.as_ref().map(|traces| traces.join(format!("{guest}.{}", boot.trim())));
         if let Some(log) = &log {
             command.arg("-D").arg(log).args(["-trace", "handle_qmp_command"]);
             command.args(["-trace", "monitor_qmp_respond", "-trace", "job_state_transition"]);
         }
-        // The process inherits the lock, and QEMU lets go of it when it is ready.
+        // The process inherits the lock, and QEMU releases it when it is ready.
         let lock = self.lock_start(guest)?;
-        // A file, not a pipe: it cannot be full.
+        // Use a file, not a pipe: it cannot become full.
         let said = folder.join("start");
         let output = File::create(&said)?;
         let child = command.stdin(lock).stdout(output.try_clone()?).stderr(output).spawn();
@@ -97,7 +97,7 @@ impl Host {
             Error::Refused(format!("{QEMU}: {error}: install Debian's package qemu-system-x86"))
         })?;
         let until = Instant::now() + START_BOUND;
-        // The process that was started ends once its child, the daemon, is ready.
+        // The started process ends once its child, the daemon, is ready.
         while Instant::now() < until {
             match child.try_wait()? {
                 Some(status) if status.success() => return Ok(()),

@@ -1,35 +1,36 @@
-//! The ids of tasks: all that it takes to ask a QEMU about one, also after a restart of the agent.
+//! The ids of tasks. They have all the data to ask QEMU about a task, even after a restart of the
+//! agent.
 
 use std::fmt;
 
-/// A task of a guest's QEMU.
+/// The parsed id of a guest's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskId<'a> {
-    /// The guest.
+    /// The name of the guest.
     pub guest: &'a str,
-    /// The process in which it began: a guest that was started again has another one.
+    /// The process in which it began: a restarted guest has another one.
     pub boot: &'a str,
-    /// What it does.
+    /// The work of the task, with its parameters.
     pub kind: Kind<'a>,
 }
 
-/// What a task does.
+/// The work of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind<'a> {
     /// A job copies a disk: the disk, and the name of the backup.
     Backup(&'a str, &'a str),
     /// A job commits the snapshot of a disk.
     Commit(&'a str),
-    /// The guest is to let go of a network interface.
+    /// The guest must release the network interface with this name.
     Unplug(&'a str),
-    /// The guest is to power off, until a time in seconds since 1970. Then its process is ended.
+    /// The guest must power off before a time in seconds since 1970. Then its process is killed.
     Stop(u64),
-    /// The same, and then all that it has is removed.
+    /// Like `Stop`; then the guest and all its parts are removed.
     Destroy(u64),
 }
 
 impl<'a> TaskId<'a> {
-    /// Reads an id; `None` if it is none of these.
+    /// Parses an id; `None` if it has none of these forms.
     pub fn parse(id: &'a str) -> Option<TaskId<'a>> {
         let [guest, boot, kind @ ..] = &id.split(':').collect::<Vec<_>>()[..] else {
             return None;

@@ -1,5 +1,5 @@
-//! An agent: `consumer JOURNAL` has one route through `up0` for as long as its standard input is
-//! open, and removes it then. `consumer` alone shows a plan, and asks no kernel.
+//! An agent: `consumer JOURNAL` keeps one route through `up0` while its standard input is open, and
+//! then deletes it. `consumer` without arguments shows a plan, without a kernel.
 
 use std::error::Error;
 use std::io::Read;
@@ -29,7 +29,7 @@ fn declared() -> Result<Desired, Box<dyn Error>> {
     Ok(Desired::default().with_routes([route]))
 }
 
-/// A plan from data alone.
+/// Shows a plan, made from data alone.
 fn show() -> Result<(), Box<dyn Error>> {
     let mut up0 = Link::new("up0".parse()?, LinkKind::Dummy);
     up0.index = 2;
@@ -43,7 +43,7 @@ fn show() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The loop, with a ledger that outlives it.
+/// Runs the loop, with a ledger that outlives it.
 fn keep(file: &Path) -> Result<(), Box<dyn Error>> {
     let here = Namespace::current();
     let journal = Journal::open(file)?;

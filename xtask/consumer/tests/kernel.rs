@@ -1,4 +1,4 @@
-//! The agent in a namespace of its own, beside another writer.
+//! The agent in a fresh namespace, beside another writer.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};

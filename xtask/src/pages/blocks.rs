@@ -1,11 +1,11 @@
-//! What a page shows in a block is compared with the program: each block that is no Rust has a test
-//! here, or a reason why it has none.
+//! The blocks on the pages agree with the program: each block that is not Rust has a test here, or
+//! a reason why it has none.
 
 use trueup_e2e::page::{Block, Page, report};
 
 use super::{code, pages};
 
-/// The pages, the beginnings of their blocks, and the tests that compare these.
+/// Page, beginning of the block, and the test that compares it.
 const COMPARED: [(&str, &str, &str); 15] = [
     ("README.md", "trueup plan docs/", "the_commands_of_the_readme_bring_the_example_up"),
     ("README.md", "cargo xtask ", "pages_name_no_command_that_does_not_exist"),
@@ -24,7 +24,7 @@ const COMPARED: [(&str, &str, &str); 15] = [
     ("docs/world.md", "world: ", "the_events_of_watch_are_as_the_pages_show"),
 ];
 
-/// The same, with reasons.
+/// Page, beginning of the block, and the reason why no test compares it.
 const LEFT_OUT: [(&str, &str, &str); 11] = [
     ("README.md", " authored by name", "a drawing"),
     ("docs/architecture.md", " authored by name", "a drawing"),

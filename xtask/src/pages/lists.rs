@@ -1,5 +1,5 @@
-//! The lists of the pages have what the code has, and nothing else. Each failure names the page,
-//! the line and what differs.
+//! The lists on the pages have exactly the elements that the code has. Each failure names the page,
+//! the line and the difference.
 
 use std::collections::BTreeSet;
 
@@ -15,13 +15,13 @@ fn source(path: &str) -> String {
     read(&root().join(path)).unwrap()
 }
 
-/// Returns the text between two others, of which the first occurs once.
+/// Returns the text between two others; `begin` must occur once.
 fn part<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
     let (_, rest) = text.split_once(begin).unwrap_or_else(|| panic!("no {begin:?}"));
     rest.split_once(end).unwrap_or_else(|| panic!("no {end:?}")).0
 }
 
-/// Returns what stands in quotes after each of these words.
+/// Returns the text in quotes after each occurrence of `word`.
 fn quoted_after<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
     let rests = text.split(word).skip(1);
     let quoted = rests.filter_map(|rest| rest.trim_start().strip_prefix('"')?.split_once('"'));
@@ -98,7 +98,7 @@ fn the_modules_and_features_of_the_facade_are_listed() {
     let listed = page.column("| module | use it to |", 0);
     listed.assert_is(modules.iter().map(|(_, module)| module), "crates/agent/trueup/src/lib.rs");
 
-    // The front page says which libraries it lacks.
+    // The front page names the libraries that it leaves out.
     let mut lacking = BTreeSet::new();
     let public = packages::public().unwrap();
     for package in &public {
@@ -157,11 +157,11 @@ fn the_keys_that_a_running_agent_cannot_take_are_listed() {
     listed.assert_is(keys, path);
 }
 
-/// A daemon that the doctor knows.
+/// A daemon known to the doctor.
 struct Daemon<'a> {
     name: &'a str,
     processes: Vec<&'a str>,
-    /// What it says to set.
+    /// The setting that it advises.
     advice: String,
 }
 
@@ -173,7 +173,7 @@ fn daemons(code: &str) -> Vec<Daemon<'_>> {
             .split(',')
             .map(|name| name.trim().trim_matches('"'))
             .collect(),
-        // A backslash at the end of a line, and the space after it, are not in the text.
+        // The text has neither the backslash at the end of a line nor the space after it.
         advice: part(text, "advice:", "\n    }").split("\\\n").map(str::trim_start).collect(),
     });
     daemons.collect()

@@ -1,4 +1,4 @@
-//! The table of `docs/safety.md`: a row for each step, as of its last run.
+//! The table of `docs/safety.md`: a row for each step, with its last run.
 
 use std::process::Command;
 use std::time::Duration;
@@ -10,7 +10,7 @@ const BEGIN: &str = "<!-- begin: written by `cargo xtask prove` -->\n";
 const END: &str = "<!-- end -->";
 const HEAD: &str = "| step | what it does | result | time | commit |\n|---|---|---|---|---|\n";
 
-/// A row of the table.
+/// A row of the table, about one step.
 pub(super) struct Row {
     step: String,
     line: String,
@@ -18,7 +18,7 @@ pub(super) struct Row {
 
 impl Row {
     pub(super) fn new(step: &str, what: &str, result: &str, time: Duration) -> Row {
-        // A row is one line.
+        // A row has only one line.
         let first = result.lines().next().unwrap_or_default().replace('|', "\\|");
         let minutes = time.as_secs().div_ceil(60);
         let commit = commit();
@@ -28,14 +28,14 @@ impl Row {
         }
     }
 
-    /// Reads a row of the page.
+    /// Reads a row of the page; `None` for other lines.
     fn read(line: &str) -> Option<Row> {
         let step = line.strip_prefix("| ")?.split_once(" |")?.0;
         (step != "step").then(|| Row { step: step.to_owned(), line: format!("{line}\n") })
     }
 }
 
-/// Rewrites the rows of some steps; the others stay.
+/// Replaces the rows of some steps; the others stay.
 pub(super) fn write(rows: &[Row]) -> Result<()> {
     let path = root().join(PAGE);
     crate::tools::write(&path, rewritten(&read(&path)?, rows)?)
@@ -56,9 +56,9 @@ fn rewritten(page: &str, rows: &[Row]) -> Result<String> {
     between_marks(page, BEGIN, END, &format!("{HEAD}{lines}"))
 }
 
-/// The commit that is checked out, and whether there is more than that.
+/// Returns the current commit, marked if there are uncommitted changes.
 fn commit() -> String {
-    // The page itself is rewritten by each step.
+    // Ignore the page, as each step rewrites it.
     let [name, changed] = [
         &["rev-parse", "--short", "HEAD"][..],
         &["status", "--porcelain", "--", ".", ":!docs/safety.md"],

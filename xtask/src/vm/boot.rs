@@ -1,4 +1,4 @@
-//! Boots a kernel in qemu, and reads what the guest says, with a bound on the time.
+//! Boots a kernel in qemu, and reads the guest's output, with a time limit.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Read, Write as _};
@@ -12,7 +12,7 @@ use super::programs::Programs;
 use super::ran::Ran;
 use crate::tools::{Result, at, find, line, output};
 
-/// Long enough for the slowest case, software emulation on processors that others use too.
+/// Long enough for the slowest case, software emulation on busy processors.
 const BOUND: Duration = Duration::from_secs(60 * 60);
 
 /// What runs the guest's instructions.
@@ -25,7 +25,7 @@ pub(crate) enum Accel {
 }
 
 impl Accel {
-    /// Those that this machine and user have, the faster one first.
+    /// Returns the accelerators of this machine and user, the fastest first.
     fn of_machine() -> Vec<Accel> {
         match OpenOptions::new().read(true).write(true).open("/dev/kvm") {
             Ok(_) => vec![Accel::Kvm, Accel::Tcg],
@@ -33,8 +33,8 @@ impl Accel {
         }
     }
 
-    /// How long a guest may take to its first word: one that the processor runs as it should takes
-    /// two seconds.
+    /// Returns the time limit for a guest's first output: with a working processor it takes two
+    /// seconds.
     fn first_word(self) -> Duration {
         Duration::from_secs(match self {
             Accel::Kvm => 20,
@@ -50,15 +50,15 @@ impl Accel {
     }
 }
 
-/// A machine to boot.
+/// A virtual machine to boot.
 pub(super) struct Machine {
     pub(super) kernel: PathBuf,
     pub(super) initramfs: PathBuf,
-    /// The faster one that works, unless given.
+    /// The accelerator; if `None`, the fastest that works.
     pub(super) accel: Option<Accel>,
-    /// What the tests say is kept here.
+    /// The path of a log with the tests' output.
     pub(super) log: PathBuf,
-    /// What the kernel says is kept here.
+    /// The path of a log with the kernel's output.
     pub(super) console: PathBuf,
 }
 
@@ -67,7 +67,7 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// When it panicked, hung or went away. Failed tests are no error: the result has them.
+    /// If it panicked, hung or went away. Failed tests are no error: the result has them.
     pub(super) fn boot(&self, programs: &Programs) -> Result<Ran> {
         let mut accels = self.accel.map_or_else(Accel::of_machine, |one| vec![one]);
         accels.reverse();
@@ -78,7 +78,7 @@ impl Machine {
             let mut ran = Ran::default();
             let ended = self.boot_with(accel, programs, &mut ran);
             match ended {
-                // There may be a /dev/kvm, and what runs this machine may not let it have one.
+                // Even with /dev/kvm, the machine's own host may not permit its use.
                 Err(error) if ran.release.is_empty() && !accels.is_empty() => {
                     println!("{} does not work here: {error}", accel.name());
                 }
@@ -89,7 +89,7 @@ impl Machine {
 
     fn boot_with(&self, accel: Accel, programs: &Programs, ran: &mut Ran) -> Result<()> {
         let image = at(&self.initramfs, fs::metadata(&self.initramfs))?;
-        // Half of the memory is the bound of what is unpacked, and the tests need the rest.
+        // Half of the memory limits the unpacked files, and the tests need the rest.
         let memory = format!("{}M", 2048 + image.len().div_ceil(1 << 20));
         let mut qemu = Command::new(find("qemu-system-x86_64")?);
         qemu.args(["-accel", accel.name(), "-smp", "2", "-m", &memory])
@@ -114,7 +114,7 @@ impl Machine {
             return Err(format!("{}, {} {see}", panic.trim_end(), ran.place()));
         }
         ended.map_err(|error| format!("{error} {see}"))?;
-        // What it takes may be any process, so that any test may fail of it.
+        // The kernel may have killed any process, so any test may fail from it.
         let killed = console.lines().filter(|line| line.contains("Out of memory"));
         killed.for_each(|line| ran.broken(line.trim_end()));
         if ran.programs.len() < programs.tests.len() || !ran.is_done() {
@@ -124,7 +124,7 @@ impl Machine {
     }
 }
 
-/// Runs the programs on the kernel that is here, one after the other, as a guest would.
+/// Runs the programs on the running kernel, one after the other, as a guest would.
 pub(super) fn here(programs: &Programs, log: &Path) -> Result<Ran> {
     let mut ran = Ran::default();
     let _ = ran.take(&format!("@vm kernel {}", output(Command::new("uname").arg("-r"))?.trim()));
@@ -144,8 +144,8 @@ pub(super) fn here(programs: &Programs, log: &Path) -> Result<Ran> {
     Ok(ran)
 }
 
-/// Runs a process to its end or to the end of its time, shows what is worth showing of its output,
-/// and keeps all of it. Returns its exit code.
+/// Runs a process to its end or its time limit, shows the important part of its output, and keeps
+/// all of it. Returns its exit code.
 fn follow(command: &mut Command, ran: &mut Ran, log: &mut File, first: Duration) -> Result<i32> {
     let name = line(command);
     let path = Path::new(&name);
@@ -164,7 +164,7 @@ fn follow(command: &mut Command, ran: &mut Ran, log: &mut File, first: Duration)
             }
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
-                // It may have ended by itself by now.
+                // The process may have ended by now.
                 let _ = child.kill();
                 let _ = child.wait();
                 let place = ran.place();
@@ -180,7 +180,7 @@ fn show(text: Option<String>) {
     text.into_iter().for_each(|text| println!("{text}"));
 }
 
-/// Lines as they come, on a thread of their own so that waiting for them can have a bound.
+/// Reads lines on a thread, so that a wait for them can have a time limit.
 fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = channel();
     thread::spawn(move || {

@@ -1,5 +1,5 @@
 //! The archive that the kernel unpacks at boot: cpio in its "newc" format (kernel documentation,
-//! driver-api/early-userspace/buffer-format.rst). Everything in it is owned by root.
+//! driver-api/early-userspace/buffer-format.rst). Root owns everything in it.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -15,7 +15,7 @@ const FILE: u32 = 0o100_000;
 const PROGRAM: u32 = 0o100_755;
 const LINK: u32 = 0o120_777;
 
-/// An archive that is being written. It adds the parents of each path by itself.
+/// A growing archive. It adds the parents of each path by itself.
 pub(super) struct Archive<W> {
     out: W,
     paths: BTreeSet<String>,
@@ -38,7 +38,7 @@ impl<W: Write> Archive<W> {
         folders.into_iter().try_for_each(|path| self.entry(path, DIRECTORY, &[]))
     }
 
-    /// Adds a file; all files are executable.
+    /// Adds an executable file.
     pub(super) fn file(&mut self, path: &Path, content: &[u8]) -> Result<()> {
         self.with_parents(path, PROGRAM, content)
     }
@@ -63,13 +63,13 @@ impl<W: Write> Archive<W> {
         self.entry(path, mode, content)
     }
 
-    /// Adds an entry, unless the path has one.
+    /// Adds an entry, unless the archive has the path.
     fn entry(&mut self, path: &Path, mode: u32, content: &[u8]) -> Result<()> {
         let name = path.to_string_lossy().trim_start_matches('/').to_owned();
         if name.is_empty() || !self.paths.insert(name.clone()) {
             return Ok(());
         }
-        // The kernel takes entries with one inode number for hard links of one file.
+        // The kernel treats entries with the same inode number as hard links.
         let entry = Builder::new(&name).ino(self.paths.len() as u32).mode(mode);
         let size = u32::try_from(content.len()).map_err(|_| io::ErrorKind::FileTooLarge.into());
         let written = size.and_then(|size| {

@@ -1,5 +1,5 @@
-//! What a guest boots into: busybox, `ip`, the modules of the kinds of links that tests make, the
-//! test programs and what they read, each at the path that it has here, and an init that runs them.
+//! The guest's files: busybox, `ip`, the modules for the kinds of links in tests, the test programs
+//! and the files they read, each at its path on this machine, and an init that runs them.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -13,8 +13,8 @@ use super::package::Package;
 use super::programs::Programs;
 use crate::tools::{Result, at, entries, find, output, root};
 
-/// What is loaded before the first test, with what it needs: the kernel would ask for it by way of
-/// a program.
+/// The modules to load before the first test, with their dependencies: to load them on demand, the
+/// kernel would need a program.
 const MODULES: [&str; 11] = [
     "dummy",
     "8021q",
@@ -29,8 +29,7 @@ const MODULES: [&str; 11] = [
     "tun",
 ];
 
-/// What tests read besides their programs: tables by name, and sources, pages and scenarios by
-/// their paths.
+/// Files that tests read by name, besides sources, pages and scenarios by their paths.
 const READ: [&str; 3] = ["/etc/iproute2", "/usr/share/iproute2", "/etc/protocols"];
 
 pub(super) fn write(path: &Path, package: &Package, programs: &Programs) -> Result<()> {
@@ -46,12 +45,12 @@ pub(super) fn write(path: &Path, package: &Package, programs: &Programs) -> Resu
     let tests = programs.tests.iter().map(|program| &program.path);
     let stripped = path.with_extension("stripped");
     for program in tests.chain(&programs.others) {
-        // Debug information is nine tenths of what the guest would have to hold.
+        // Nine tenths of the programs is debug information, which would fill the guest's memory.
         let mut objcopy = Command::new(find("objcopy")?);
         output(objcopy.arg("--strip-debug").arg(program).arg(&stripped))?;
         copy_program(&mut archive, &stripped, program)?;
     }
-    // Busybox's own shell takes its own `ip` for any other.
+    // Busybox's own shell would use its own `ip`.
     for (program, at) in [
         ("busybox", "/bin/busybox"),
         ("ip", "/bin/ip"),
@@ -73,8 +72,8 @@ pub(super) fn write(path: &Path, package: &Package, programs: &Programs) -> Resu
     archive.finish()
 }
 
-/// The first process. What it says goes to the second serial line: the kernel has the first. Its
-/// words are read by [`super::ran`].
+/// Returns the script of the first process. It writes to the second serial line, as the kernel has
+/// the first; [`super::ran`] reads its output.
 fn init(programs: &Programs, modules: &[PathBuf]) -> String {
     let mut script = "\
 #!/bin/busybox sh
@@ -99,7 +98,7 @@ run() { cd \"$2\"; echo \"@vm start $1\"; \"$3\" --color=never --test-threads=$(
 echo \"@vm kernel $(uname -r)\"
 "
     .to_owned();
-    // A random test looks as far in a guest as it does here.
+    // Random tests search as far in a guest as on this machine.
     for name in ["TRUEUP_CASES", "TRUEUP_SEED"] {
         if let Ok(value) = env::var(name) {
             script.push_str(&format!("export {name}='{value}'\n"));
@@ -117,7 +116,7 @@ echo \"@vm kernel $(uname -r)\"
     script
 }
 
-/// The modules by their paths in the guest, in the order in which they can be loaded.
+/// Returns the paths of the modules in the guest, in an order in which they can be loaded.
 pub(super) fn modules(package: &Package) -> Result<Vec<PathBuf>> {
     let base = &package.root;
     output(Command::new(find("depmod")?).arg("--basedir").arg(base).arg(&package.release))?;
@@ -128,7 +127,7 @@ pub(super) fn modules(package: &Package) -> Result<Vec<PathBuf>> {
         modprobe.arg("--dirname").arg(base);
         modprobe.args(["--set-version", &package.release, "--show-depends", name]);
         for line in output(&mut modprobe)?.lines() {
-            // Lines are `insmod PATH OPTIONS`, or `builtin NAME`. The options are this machine's.
+            // Lines are `insmod PATH OPTIONS`, or `builtin NAME`. The options are for this machine.
             let Some(path) = line.strip_prefix("insmod ") else {
                 continue;
             };
@@ -145,7 +144,7 @@ pub(super) fn modules(package: &Package) -> Result<Vec<PathBuf>> {
     Ok(modules)
 }
 
-/// The shared libraries of a program, and what loads them; none for a static one, on which `ldd`
+/// Returns a program's shared libraries and their loader; none for a static program, on which `ldd`
 /// fails.
 fn libraries(program: &Path) -> Vec<PathBuf> {
     let listed = output(Command::new("ldd").arg(program)).unwrap_or_default();
@@ -155,7 +154,7 @@ fn libraries(program: &Path) -> Vec<PathBuf> {
     words.map(PathBuf::from).collect()
 }
 
-/// A program, and the shared libraries that it needs.
+/// Copies a program, and the shared libraries that it needs.
 pub(super) fn copy_program(
     archive: &mut Archive<impl io::Write>,
     from: &Path,
@@ -171,7 +170,7 @@ pub(super) fn copy(archive: &mut Archive<impl io::Write>, from: &Path, to: &Path
     archive.file(to, &at(from, fs::read(from))?)
 }
 
-/// A file, or a folder with all that is in it, at the path that it has here.
+/// Copies a file or a whole directory, to its path on this machine.
 fn copy_all(archive: &mut Archive<impl io::Write>, path: &Path) -> Result<()> {
     if !path.is_dir() {
         return copy(archive, path, path);

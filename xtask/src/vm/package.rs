@@ -1,4 +1,5 @@
-//! Debian's kernel packages: found by their version, fetched, and unpacked without being installed.
+//! Debian's kernel packages: found by their version, downloaded, and unpacked without installing
+//! them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,25 +7,25 @@ use std::process::Command;
 
 use crate::tools::{Result, apt_get, at, can_install, emptied, entries, output, show_and_run};
 
-/// A kernel, unpacked.
+/// An unpacked kernel.
 pub(super) struct Package {
-    /// The folder that has `lib/modules/RELEASE`.
+    /// The directory that has `lib/modules/RELEASE`.
     pub(super) root: PathBuf,
-    /// What `uname -r` says in it.
+    /// The release, as `uname -r` prints it.
     pub(super) release: String,
-    /// What qemu boots.
+    /// The image for qemu.
     pub(super) image: PathBuf,
 }
 
 impl Package {
-    /// Where a file is that has an absolute path in the guest.
+    /// Returns the path of a file that has an absolute path in the guest.
     pub(super) fn file(&self, path: &Path) -> PathBuf {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 }
 
-/// The newest kernel of a series, such as `6.12`, that this machine's Debian has for the cloud,
-/// which comes without drivers that no virtual machine needs. Fetched once.
+/// Returns the newest kernel of a series, such as `6.12`, in this machine's Debian. It takes the
+/// cloud package, which leaves out drivers that no virtual machine needs. It is downloaded once.
 pub(super) fn unpacked(series: &str, dir: &Path) -> Result<Package> {
     let found = match newest(series)? {
         None if can_install() => {
@@ -55,13 +56,13 @@ fn newest(series: &str) -> Result<Option<String>> {
     Ok(names.max_by_key(|name| numbers(name)).map(str::to_owned))
 }
 
-/// The numbers in a name, by which versions are in order.
+/// Returns the numbers in a name, to compare versions.
 fn numbers(name: &str) -> Vec<u64> {
     let words = name.split(|c: char| !c.is_ascii_digit());
     words.filter_map(|word| word.parse().ok()).collect()
 }
 
-/// Fetches a package, again with a newer list if the archive no longer has it.
+/// Downloads a package; if the archive no longer has it, updates the list and retries.
 fn fetch(name: &str, root: &Path) -> Result<()> {
     unpack(root, |parts| {
         let mut download = apt_get(&["download", "--quiet", name]);
@@ -75,8 +76,8 @@ fn fetch(name: &str, root: &Path) -> Result<()> {
     })
 }
 
-/// Unpacks the packages that are downloaded into a folder, by way of another one beside `root`, so
-/// that what is there is whole. Nothing is installed.
+/// Unpacks the downloaded packages into a directory beside `root`, then renames it, so that `root`
+/// is always complete. Nothing is installed.
 pub(super) fn unpack(root: &Path, download: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let parts = root.with_file_name("fetched");
     let unpacked = parts.join("root");

@@ -1,4 +1,4 @@
-//! The test programs that need a kernel.
+//! The test programs for a guest: those that need a kernel.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,17 +7,17 @@ use crate::etcd;
 use crate::programs::{Program, build};
 use crate::tools::{Result, crate_folders};
 
-/// What a guest runs, and what that needs beside it.
+/// The programs that a guest runs, and the programs they need.
 pub(super) struct Programs {
     pub(super) tests: Vec<Program>,
-    /// Other programs, which the tests start by their absolute path.
+    /// Other programs, which the tests start by their absolute paths.
     pub(super) others: Vec<PathBuf>,
-    /// Which of their tests, by a part of the name; all if empty.
+    /// Part of the names of the tests to run; all if empty.
     pub(super) filter: String,
 }
 
 impl Programs {
-    /// Builds them all, or `only` the one of a name.
+    /// Builds all programs, or `only` the named one.
     pub(super) fn build(only: Option<&str>) -> Result<Programs> {
         let mut names: Vec<_> = targets(only)?.into_iter().map(|(_, name)| name).collect();
         names.sort();
@@ -26,7 +26,7 @@ impl Programs {
         Programs::of(&build(&words)?, only)
     }
 
-    /// Picks those that need a kernel, or `only` the one of a name.
+    /// Selects the programs that need a kernel, or `only` the named one.
     pub(super) fn of(built: &[Program], only: Option<&str>) -> Result<Programs> {
         let wanted: Vec<_> =
             targets(only)?.iter().map(|(package, target)| name_of(package, target)).collect();
@@ -35,7 +35,7 @@ impl Programs {
             .filter(|program| program.is_test && wanted.contains(&program.name))
             .cloned()
             .collect();
-        // A test starts programs of its own package only, and a guest has no room for all others.
+        // A test starts only programs of its own package, and a guest has no space for the others.
         let others = built
             .iter()
             .filter(|program| !program.is_test && tests.iter().any(|test| test.dir == program.dir))
@@ -49,12 +49,12 @@ impl Programs {
     }
 }
 
-/// What runs nowhere but where it is asked for by name: what starts thousands of processes takes an
-/// emulated machine hours, what runs on a model of the kernel shows the same on each kernel, and no
-/// guest has other network daemons.
+/// Programs that run only if they are named. Starting thousands of processes takes an emulated
+/// machine hours, a model of the kernel gives the same results on each kernel, and no guest has
+/// other network daemons.
 const LEFT_OUT: [&str; 3] = ["crash", "simulate", "daemons"];
 
-/// The test targets with a `main` of their own, which enter a namespace: each by package and name.
+/// Returns the test targets with their own `main`, which enter a namespace: package and name.
 fn targets(only: Option<&str>) -> Result<Vec<(String, String)>> {
     let mut targets = Vec::new();
     for folder in crate_folders()? {

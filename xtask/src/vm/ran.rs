@@ -1,32 +1,32 @@
-//! What the programs said on a kernel: made out of the lines that the guest's init and the test
-//! harness print.
+//! The results of the programs on a kernel, from the lines of the guest's init and the test
+//! harness.
 
 use serde::{Deserialize, Serialize};
 
 use crate::programs::{Count, why};
 
-/// What a test program that leaves tests out says, and of how many.
+/// Precedes the number of tests that a test program leaves out.
 const NOT_APPLICABLE: &str = "not applicable here: ";
-/// What a test says that looks at what a kernel can, as `support: QUESTION = ANSWER`.
+/// Precedes a test's finding on the kernel's features, as `support: QUESTION = ANSWER`.
 const SUPPORT: &str = "support: ";
 
-/// The outcome on one kernel.
+/// The results on one kernel.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Ran {
-    /// What `uname -r` said.
+    /// The release, as `uname -r` printed it.
     pub(super) release: String,
     pub(super) programs: Vec<Outcome>,
     /// Questions to the kernel, and its answers.
     pub(super) support: Vec<(String, String)>,
-    /// What went wrong outside of a test.
+    /// Failures outside a test.
     #[serde(skip)]
     broken: Vec<String>,
     #[serde(skip)]
     done: bool,
 }
 
-/// The outcome of one program.
+/// The results of one program.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Outcome {
@@ -34,10 +34,10 @@ pub(super) struct Outcome {
     #[serde(flatten)]
     pub(super) count: Count,
     pub(super) not_applicable: u64,
-    /// `None` until it ended.
+    /// The exit code; `None` until it ended.
     #[serde(skip)]
     code: Option<String>,
-    /// Its summary was seen.
+    /// True if its summary was seen.
     #[serde(skip)]
     summed: bool,
     #[serde(skip)]
@@ -45,7 +45,7 @@ pub(super) struct Outcome {
 }
 
 impl Ran {
-    /// Takes in a line, and tells what of it is worth showing at once.
+    /// Handles a line, and returns the text to show at once, if any.
     pub(super) fn take(&mut self, line: &str) -> Option<String> {
         if let Some(words) = line.strip_prefix("@vm ") {
             return self.event(words);
@@ -67,7 +67,7 @@ impl Ran {
         is_summary.then(|| format!("{}: {line}", program.name))
     }
 
-    /// Takes in what the guest's init says of itself.
+    /// Handles a line by the guest's init about itself.
     fn event(&mut self, words: &str) -> Option<String> {
         match words.split_once(' ').unwrap_or((words, "")) {
             ("kernel", release) => self.release = release.to_owned(),
@@ -79,7 +79,7 @@ impl Ran {
                 let program = self.programs.last_mut()?;
                 program.code = Some(code.to_owned());
                 if code != "0" {
-                    // The harness repeats what failed at its end.
+                    // The harness repeats failures at its end.
                     let failures = program.lines.iter().position(|line| line == "failures:");
                     return Some(program.lines[failures.unwrap_or(0)..].join("\n"));
                 }
@@ -90,17 +90,17 @@ impl Ran {
         None
     }
 
-    /// Takes in what went wrong outside of a test.
+    /// Records a failure outside a test.
     pub(super) fn broken(&mut self, what: &str) {
         self.broken.push(what.to_owned());
     }
 
-    /// Returns true if the guest came to its end.
+    /// Returns true if the guest reached its end.
     pub(super) fn is_done(&self) -> bool {
         self.done
     }
 
-    /// Where it is: the program, and the last that it said.
+    /// Describes the current place: the program, and its last line.
     pub(super) fn place(&self) -> String {
         match self.programs.last() {
             None => "before the first program".to_owned(),
@@ -111,7 +111,7 @@ impl Ran {
         }
     }
 
-    /// What keeps this from having gone well, one at a time.
+    /// Returns all failures: of tests, of programs and of the machine.
     pub(super) fn failures(&self) -> impl Iterator<Item = String> {
         let programs = self.programs.iter().filter_map(|program| {
             let Outcome { name, count: Count { failed, skipped, .. }, .. } = program;
@@ -130,7 +130,7 @@ impl Ran {
         programs.chain(self.broken.iter().cloned()).chain(cut)
     }
 
-    /// The counts, as the line that closes a run.
+    /// Returns the counts, in the form of a run's last line.
     pub(super) fn summary(&self) -> String {
         let (mut passed, mut failed, mut skipped, mut not_applicable) = (0, 0, 0, 0);
         for program in &self.programs {

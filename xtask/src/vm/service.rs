@@ -1,6 +1,6 @@
-//! The unit of `docs/examples/trueup.service` under a real systemd: a guest with the packages of
-//! Debian's systemd, the program, a desired state with files and commands, and a script that looks
-//! at what becomes of it.
+//! Runs the unit of `docs/examples/trueup.service` under a real systemd: a guest with Debian's
+//! systemd packages, the program, a desired state with files and commands, and a script that checks
+//! the result.
 
 use std::fs;
 use std::io::Write;
@@ -16,20 +16,20 @@ use super::programs::Programs;
 use crate::programs::Program;
 use crate::tools::{Result, apt_get, at, entries, joined, output, root};
 
-/// The packages, with all that they depend on.
+/// The packages to unpack, with all their dependencies.
 const PACKAGES: [&str; 7] =
     ["systemd", "dash", "libnss-systemd", "coreutils", "sed", "grep", "iproute2"];
 
-/// The folders that Debian has moved below `/usr`.
+/// The directories that Debian has moved below `/usr`.
 const MERGED: [&str; 4] = ["bin", "lib", "lib64", "sbin"];
 
-/// What no process reads.
+/// Directories that no process reads.
 const UNREAD: [&str; 5] = ["doc", "man", "locale", "info", "i18n"];
 
-/// The kernel that it is run on.
+/// The kernel of the guest.
 const KERNEL: &str = "6.1";
 
-/// Files of the guest beside those of packages: path, mode and content.
+/// Files of the guest outside packages: path, mode and content.
 const FILES: [(&str, u32, &str); 9] = [
     ("/init", 0o755, include_str!("service/init.sh")),
     ("/usr/bin/check", 0o755, include_str!("service/check.sh")),
@@ -50,14 +50,14 @@ const FILES: [(&str, u32, &str); 9] = [
     ("/etc/machine-id", 0o644, ""),
 ];
 
-/// Links to units that are started.
+/// Links to the units to start.
 const LINKS: [(&str, &str); 3] = [
     ("/etc/systemd/system/default.target", "/lib/systemd/system/multi-user.target"),
     ("/etc/systemd/system/multi-user.target.wants/trueup.service", "../trueup.service"),
     ("/etc/systemd/system/multi-user.target.wants/check.service", "../check.service"),
 ];
 
-/// Runs it. Returns what came of it, in one line.
+/// Builds and runs the guest. Returns the result in one line.
 pub(crate) fn run(accel: Option<Accel>) -> Result<String> {
     super::need()?;
     let built = crate::programs::build(&["--test", "program"])?;
@@ -90,7 +90,7 @@ pub(crate) fn run(accel: Option<Accel>) -> Result<String> {
     Ok(ran.summary())
 }
 
-/// Fetches and unpacks the packages, once.
+/// Downloads and unpacks the packages, once.
 fn userland(dir: &Path) -> Result<PathBuf> {
     let root = dir.join("userland");
     if !root.is_dir() {
@@ -114,7 +114,7 @@ fn write(
     userland: &Path,
 ) -> Result<()> {
     let mut archive = Archive::create(image)?;
-    // First, so that what has a path in one of them is unpacked below `/usr`.
+    // Make these first, so that all paths in them are unpacked below `/usr`.
     for merged in MERGED {
         archive.directory(&Path::new("/usr").join(merged))?;
         archive.link(&Path::new("/").join(merged), &format!("usr/{merged}"))?;
@@ -138,7 +138,8 @@ fn write(
     archive.finish()
 }
 
-/// Copies a tree of packages to the root of the archive, all below `/usr` that Debian has there.
+/// Copies a tree of packages to the root of the archive; moves Debian's merged directories below
+/// `/usr`.
 fn copy_tree(archive: &mut Archive<impl Write>, base: &Path, folder: &Path) -> Result<()> {
     for path in entries(folder)? {
         let inside = path.strip_prefix(base).unwrap_or(&path);

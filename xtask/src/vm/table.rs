@@ -1,4 +1,4 @@
-//! The tables of `docs/kernels.md`, made out of what the last runs on each kernel left behind.
+//! The tables of `docs/kernels.md`, from the results of the last runs on each kernel.
 
 use std::fmt::Write as _;
 use std::iter;
@@ -11,7 +11,7 @@ use crate::tools::{self, Result, between_marks, read};
 const BEGIN: &str = "<!-- begin: written by `cargo xtask vm --write` -->\n";
 const END: &str = "<!-- end -->\n";
 
-/// Writes the tables anew, between their marks.
+/// Rewrites the tables between their marks.
 pub(super) fn write(dir: &Path, page: &Path) -> Result<()> {
     let mut columns = Vec::new();
     for kernel in [LOCAL].into_iter().chain(SERIES) {
@@ -40,7 +40,8 @@ fn tables(columns: &[Ran]) -> String {
     format!("{tests}\n{support}")
 }
 
-/// A row for each name that any column has, in the order of the first that has it.
+/// Returns a table with a row for each name in any column, in the order of the first column that
+/// has it.
 fn table(
     title: &str,
     columns: &[Ran],
@@ -73,7 +74,7 @@ fn counts(program: &Outcome) -> String {
     text
 }
 
-/// The series that a release is of: users have it from another writer, with another patch level.
+/// Returns the series of a release: other users' kernels have another patch level.
 fn version(release: &str) -> String {
     release.splitn(3, '.').take(2).collect::<Vec<_>>().join(".")
 }

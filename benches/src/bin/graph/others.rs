@@ -1,4 +1,4 @@
-//! What others do with the same graph.
+//! Other programs with the same graph.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -17,7 +17,7 @@ use trueup_works::clock::timed_command;
 
 use crate::{least, name, parents};
 
-/// The bytes that the state machine has for a vertex, besides its edges.
+/// The state machine's bytes for each vertex, without its edges.
 const SLOT: usize = 56;
 
 /// A plain topological walk: each vertex counts the parents that have not run.
@@ -41,14 +41,14 @@ impl Walk {
         (0..self.children.len() as u32).filter(|&at| parents(at as usize).next().is_none())
     }
 
-    /// Runs a vertex, and returns the children that may run now.
+    /// Runs a vertex, and returns the children that are now ready.
     fn run(&self, at: u32) -> impl Iterator<Item = u32> {
         self.runs.fetch_add(1, Ordering::Relaxed);
         let children = self.children[at as usize].iter().copied();
         children.filter(|&child| self.waits[child as usize].fetch_sub(1, Ordering::AcqRel) == 1)
     }
 
-    /// Begins anew.
+    /// Restores the counts for another walk.
     fn reset(&self) {
         self.runs.store(0, Ordering::Relaxed);
         for (at, wait) in self.waits.iter().enumerate() {
@@ -64,8 +64,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Walks with one thread, with the count of each vertex in as much memory as the state machine
-    /// has for one: what the memory alone costs.
+    /// Walks with one thread, with each vertex's count in as much memory as the state machine uses:
+    /// the cost of the memory alone.
     pub(crate) fn by_memory(&self, best: &mut Usage) -> Result<()> {
         self.reset();
         let mut slots: Vec<[u32; SLOT / 4]> =
@@ -83,7 +83,7 @@ impl Walk {
         })
     }
 
-    /// Walks with threads that share a queue.
+    /// Walks with threads that share one queue.
     pub(crate) fn by_threads(&self, threads: usize, best: &mut Usage) -> Result<()> {
         let queue = Mutex::new(self.roots().collect::<VecDeque<_>>());
         let changed = Condvar::new();
@@ -96,7 +96,7 @@ impl Walk {
         })
     }
 
-    /// Runs what is ready until all vertices have run.
+    /// Runs ready vertices until all have run.
     fn take_from(&self, queue: &Mutex<VecDeque<u32>>, changed: &Condvar) {
         let mut ready = queue.lock().unwrap_or_else(PoisonError::into_inner);
         while self.runs.load(Ordering::Relaxed) < self.children.len() {
@@ -116,7 +116,7 @@ impl Walk {
         changed.notify_all();
     }
 
-    /// Walks on rayon's pool.
+    /// Walks on rayon's pool, a task for each vertex.
     pub(crate) fn by_rayon(&self, threads: usize, best: &mut Usage) -> Result<()> {
         fn visit<'a>(walk: &'a Walk, scope: &Scope<'a>, at: u32) {
             for child in walk.run(at) {
@@ -134,7 +134,7 @@ impl Walk {
     }
 }
 
-/// The parents of a vertex, each once.
+/// Returns a vertex's parents without duplicates.
 fn distinct(at: usize) -> Vec<usize> {
     let mut parents: Vec<usize> = parents(at).collect();
     parents.sort_unstable();
@@ -142,8 +142,8 @@ fn distinct(at: usize) -> Vec<usize> {
     parents
 }
 
-/// Has systemd read as many units, with the same edges, and build the transaction that starts them
-/// all (`systemd --test`, which also prints it). It refuses to do so as root.
+/// Makes systemd read units with the same edges, and build the transaction that starts them all
+/// (`systemd --test`, which also prints it). systemd refuses to do so as root.
 pub(crate) fn systemd(units: usize) -> Result<String> {
     const PROGRAM: &str = "/usr/lib/systemd/systemd";
     if !Path::new(PROGRAM).exists() {

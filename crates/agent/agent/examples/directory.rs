@@ -1,5 +1,5 @@
-//! An agent with a section of its own beside routes: `[[directory]]`, files with their content. Give it
-//! a file and a directory for its journal.
+//! An agent with a section of its own beside routes: `[[directory]]`, files with their content.
+//! Give it a file and a directory for its journal.
 
 #[path = "directory/source.rs"]
 mod source;

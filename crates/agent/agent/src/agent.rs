@@ -1,5 +1,5 @@
-//! An agent: where it works and what it runs. Each way to run it is in a file above: `apply`, `plan`,
-//! `collected`, `doctor` and `watch`.
+//! An agent: its namespace, its journal and its sections. The modules `apply`, `plan`, `collected`,
+//! `doctor` and `watch` each add a way to run it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,27 +15,28 @@ use crate::options::Options;
 use crate::section::{Section, Sections};
 use crate::state::{self, NamespaceKey, State, StateFile};
 
-/// An agent of a network namespace. What it makes agree with a file is the network, sysctls, files and
-/// commands, and the [sections](Section) that were added.
+/// An agent of a network namespace. It makes the network, sysctls, files, commands and the added
+/// [sections](Section) agree with a file.
 pub struct Agent {
-    /// Held open, so that all is done in the same one.
+    /// Held open, so that every step works in the same namespace.
     pub(crate) namespace: Namespace,
     pub(crate) key: NamespaceKey,
     /// The name of the namespace, if it has one.
     pub(crate) netns: Option<Namespace>,
-    /// The directory of the journals; `None`: one of the usual ones.
+    /// The directory of the journals. If `None`, one of the usual directories.
     pub(crate) state_directory: Option<PathBuf>,
     pub(crate) sections: Sections,
     on_note: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Agent {
-    /// Makes the agent of a namespace; `None` is the caller's own. Its journal is in the directory
-    /// `state`, or in one of the usual ones.
+    /// Makes the agent of a namespace. If `netns` is `None`, that is the caller's own namespace.
+    /// The journal is in the directory `state`, or in one of the usual directories if that is
+    /// `None`.
     ///
     /// # Errors
     ///
-    /// When the namespace cannot be opened.
+    /// Fails if the namespace cannot be opened.
     pub fn new(netns: Option<&Namespace>, state: Option<PathBuf>) -> Result<Agent> {
         let namespace = match netns {
             Some(named) => named.open()?,
@@ -51,14 +52,14 @@ impl Agent {
         })
     }
 
-    /// Adds a section.
+    /// Adds a section from the caller's crate.
     #[must_use]
     pub fn with_section(self, section: impl Section) -> Agent {
         Agent { sections: self.sections.with(section), ..self }
     }
 
-    /// Sets what is called with what the user should know beside the results: of the journal, of the
-    /// file, of other hosts.
+    /// Sets the callback for notes to the user, which come beside the results. They are about the
+    /// journal, the file and other hosts.
     #[must_use]
     pub fn on_note(self, call: impl Fn(&str) + Send + Sync + 'static) -> Agent {
         Agent { on_note: Box::new(call), ..self }
@@ -68,28 +69,29 @@ impl Agent {
         (self.on_note)(note);
     }
 
-    /// Returns the namespace.
+    /// Returns the namespace, which this agent holds open.
     pub fn namespace(&self) -> &Namespace {
         &self.namespace
     }
 
-    /// Returns the journal.
+    /// Returns the place of the journal for these options.
     ///
     /// # Errors
     ///
-    /// When there is no directory for it, or that is not known.
+    /// Fails if the journal has no directory, or if the directory cannot be determined.
     pub fn state_file(&self, options: &Options) -> Result<StateFile> {
         self.find_state_file(options)?.with_context(state::no_state_directory)
     }
 
-    /// Returns the journal, if there is a directory for it. Fails if that is not known.
+    /// Returns the place of the journal, or `None` if it has no directory. Fails if this cannot be
+    /// determined.
     pub(crate) fn find_state_file(&self, options: &Options) -> Result<Option<StateFile>> {
         let agent = state::Agent::of(&options.network);
         StateFile::find(self.state_directory.as_deref(), &self.key, &agent)
     }
 
-    /// Locks the journal, to write it. Returns also whether it had another domain, and which other
-    /// files speak for the same, in words.
+    /// Locks the journal for writing. Also returns notes: whether the journal had another domain,
+    /// and which other files declare the same one.
     pub(crate) fn claim(&self, options: &Options) -> Result<(State, Vec<String>)> {
         let state = self.state_file(options)?.claim(self.sections.ledgers())?;
         let notes = state.announce_domain(options.network.domain())?;
@@ -107,18 +109,18 @@ impl Agent {
         }
     }
 
-    /// Parses a text, which errors call `name`.
+    /// Parses `text`. Errors call it `name`.
     ///
     /// # Errors
     ///
-    /// When it is no desired state.
+    /// Fails if the text is not a valid desired state.
     pub fn parse(&self, name: &str, text: &str) -> Result<Declared> {
         let tables = TableNames::system()?;
         let file = File::parse_with(name, text.as_bytes(), &tables, &self.sections.names())?;
         self.declare(name, file)
     }
 
-    /// Takes what is desired as values instead of a text. Errors call it `name`.
+    /// Takes the desired state as values instead of text. Errors call it `name`.
     ///
     /// ```
     /// # trueup_testkit::example();
@@ -143,16 +145,16 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// When a setting cannot be, such as a marker that is another program's.
+    /// Fails if a setting is not allowed, such as another program's marker.
     pub fn declare(&self, name: &str, file: File) -> Result<Declared> {
         Declared::new(name.to_owned(), file, Duration::ZERO, &self.sections)
     }
 
-    /// Reads a file that only these users can write; `-` is the standard input.
+    /// Reads a file that only `writers` can write. The path `-` is the standard input.
     ///
     /// # Errors
     ///
-    /// When it cannot be read, or is no desired state.
+    /// Fails if the file cannot be read, or is not a valid desired state.
     pub fn read(&self, path: &Path, writers: Writers) -> Result<Declared> {
         Declared::read(path, writers, Duration::ZERO, &self.sections)
     }

@@ -1,4 +1,4 @@
-//! One run of all that a file declares: until each part was tried once.
+//! One run over a whole file, until each part was tried once.
 
 use std::mem::take;
 use std::sync::{Arc, Mutex};
@@ -17,51 +17,51 @@ use crate::report::{OpText, PassReport, SectionResult};
 use crate::state::LedgerOf;
 use crate::world::recorder;
 
-/// What became of a run.
+/// The result of a run over a whole file.
 pub struct Applied {
     passed: Option<Result<RunReport>>,
     /// A line for each file and command that changed something.
     pub changes: Vec<String>,
-    /// How each vertex stands, if there is more than the network.
+    /// The state of each vertex. `None` if the file has only the network.
     pub snapshot: Option<Snapshot>,
 }
 
 impl Applied {
-    /// Takes what the passes did, or why none of them could run: then the kernel is unchanged.
+    /// Takes the passes' report out of this result. A second call fails.
     ///
     /// # Errors
     ///
-    /// When none of them could run.
+    /// Fails if no pass could run. Then the kernel is unchanged.
     pub fn passed(&mut self) -> Result<RunReport> {
         self.passed.take().unwrap_or_else(|| bail!("the report was taken"))
     }
 
-    /// Returns true if all is as declared, by this report.
+    /// Returns true if `report`, the files and the commands are all as declared.
     pub fn is_converged_with(&self, report: &RunReport) -> bool {
         report.converged() && self.verdict().is_none()
     }
 
-    /// Returns why files and commands are not converged; `None` if they are.
+    /// Returns why files and commands are not converged, or `None` if they are.
     pub fn verdict(&self) -> Option<String> {
         self.snapshot.as_ref().and_then(graph_verdict)
     }
 }
 
-/// The report of a run: of each part of the namespace, and of each section that users' crates have
-/// added.
+/// The report of a run: one report for each part of the namespace and for each section from a
+/// user's crate.
 pub struct RunReport {
     reports: Vec<Box<dyn PassReport>>,
-    /// Why passes could not run.
+    /// The reasons why passes could not run, a line for each.
     failures: Vec<String>,
 }
 
 impl RunReport {
-    /// Makes one report of those of all parts.
+    /// Joins the reports of all parts.
     ///
     /// # Errors
     ///
-    /// The error of a part of the namespace, if nothing has tried anything: an error says that
-    /// nothing was changed.
+    /// Returns the error of a part of the namespace, but only if no part has tried an op: an error
+    /// promises that nothing was changed.
     pub(crate) fn of(mut results: Vec<(Part, SectionResult)>) -> Result<RunReport> {
         results.sort_by_key(|(part, _)| *part);
         let mut has_tried = false;
@@ -85,7 +85,7 @@ impl RunReport {
         Ok(RunReport { reports, failures })
     }
 
-    /// Returns the devices that the last pass over the network knew.
+    /// Returns the devices that the last pass over the network observed.
     pub fn devices(&self) -> impl Iterator<Item = &Devices> {
         PassReport::devices(self).into_iter()
     }
@@ -117,11 +117,12 @@ impl PassReport for RunReport {
 }
 
 impl Agent {
-    /// Makes all agree with a file once. What can be refused is refused before anything is touched.
+    /// Brings everything into agreement with a file once. trueup makes every possible check before
+    /// it changes anything.
     ///
     /// # Errors
     ///
-    /// When it could not begin: nothing was changed.
+    /// Fails if the run cannot begin. Then nothing was changed.
     pub fn apply(&self, declared: &Declared) -> Result<Applied> {
         self.require_privilege()?;
         let (state, notes) = self.claim(&declared.options)?;
@@ -138,7 +139,7 @@ impl Agent {
         let graph_ledger = Box::new(state.ledger(LedgerOf::Graph));
         let has_graph = graph::is_needed(&declared.file, &*graph_ledger)?;
         if has_graph {
-            // What the kernel would refuse is known before a file is written.
+            // Finds refusals by the kernel before a file is written.
             self.planned(declared, &desired, |of| {
                 Ok(Box::new(state.ledger(of)) as Box<dyn Ledger + Send>)
             })?;

@@ -1,4 +1,4 @@
-//! What other hosts export, for a command that looks once.
+//! Other hosts' exports, for a command that reads the store once.
 
 use trueup_net::Kind;
 use trueup_world::{Accepted, Contest, Filter};
@@ -10,10 +10,10 @@ use crate::namespace::Desired;
 use crate::world::{self, Collection, Retained, read_grants};
 
 impl Agent {
-    /// Reads the store, and returns the desired state with what is collected, and what became of
-    /// what other hosts export, if the file collects. Notes what is not known yet. Writes nothing to
-    /// the store. `record` records which grants were seen. Fails if the store cannot be read, or it
-    /// is not known what hosts may export: then it is not known what is desired.
+    /// Reads the store, and returns the desired state with the collected routes. If the file
+    /// collects, also returns which exports were accepted. Notes which hosts' exports are not known
+    /// yet. Writes nothing to the store; `record` records which grants were seen. Fails if the
+    /// store or the grants cannot be read, because the desired state is then unknown.
     pub(crate) fn collect(
         &self,
         declared: &Declared,
@@ -55,12 +55,12 @@ impl Agent {
         Ok((desired, accepted))
     }
 
-    /// Reads the store once, and returns what other hosts export of the prefixes that the file
-    /// exports, and in words what of these is not granted to this host.
+    /// Reads the store once. Returns the contests between other hosts' exports and this file's, and
+    /// a line for each export of this file that is not granted to this host.
     ///
     /// # Errors
     ///
-    /// When the store cannot be read.
+    /// Fails if the store cannot be read.
     pub fn contests(&self, declared: &Declared) -> Result<(Vec<Contest>, Vec<String>)> {
         let exports = declared.file.exports.as_ref().filter(|it| !it.is_empty());
         let (Some(named), Some(_)) = (&declared.file.settings.world, exports) else {
@@ -70,7 +70,7 @@ impl Agent {
         let world = world::open(named, state.directory(), world::Use::Read)?;
         let granted = read_grants(&world, named, &state, |_| Ok(()))?;
         let mut resources = world.collect(&[Filter::kind(Kind::Route.name())])?.resources;
-        // Also those to a host by name.
+        // Includes exports that are addressed to one host.
         resources.extend(world.exports()?);
         let protected = declared.protected(&self.namespace, named)?;
         let collection =

@@ -1,19 +1,19 @@
-//! No core dump of a process that holds a password.
+//! Prevents a core dump of a process that holds a password.
 
 use crate::error::{Context as _, Result};
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
 };
 
-/// Makes the kernel write no core dump of this process from now on, and lets no other process of
-/// the same user read its memory.
+/// Makes the kernel write no core dump of this process from now on. Other processes of the same
+/// user can no longer read its memory.
 ///
 /// # Errors
 ///
-/// When the kernel refuses that: the process has to go without the password then.
+/// Fails if the kernel refuses. The process must then go without the password.
 pub fn forbid() -> Result<()> {
-    // The limit alone is ignored where the dump goes to a program (`core_pattern`). The hard limit
-    // stays, so that a command which is run may have its own.
+    // The kernel ignores the limit alone if the dump goes to a program (`core_pattern`). The hard
+    // limit stays, so that a command which is run may have its own.
     let limit = Rlimit { current: Some(0), ..getrlimit(Resource::Core) };
     setrlimit(Resource::Core, limit)
         .and_then(|()| set_dumpable_behavior(DumpableBehavior::NotDumpable))
@@ -33,7 +33,7 @@ mod tests {
 
     const CHILD: &str = "TRUEUP_TEST_CORE_DUMPS";
 
-    /// Not a test of its own: crashes.
+    /// Crashes. The other test runs it as a child process.
     #[test]
     fn child() {
         if std::env::var_os(CHILD).is_none() {
@@ -56,7 +56,7 @@ mod tests {
         command.args(["core_dumps::tests::child", "--exact", "--nocapture"]);
         let output = command.env(CHILD, "1").current_dir(&directory.0).output();
         let status = output.unwrap().status;
-        // It has come as far as to the crash.
+        // The child reached the crash.
         assert_eq!(status.signal(), Some(Signal::ABORT.as_raw()));
         assert!(!status.core_dumped());
         assert_eq!(directory.names(), [""; 0]);

@@ -1,4 +1,4 @@
-//! A file with its options, and what it declares with what other hosts export.
+//! A file with its options, as a run takes it.
 
 mod missing;
 
@@ -19,21 +19,21 @@ use crate::part::AnyPart;
 use crate::section::Sections;
 use crate::world::{self, Surroundings};
 
-/// A file with its options.
+/// A file with the options of its passes.
 pub struct Declared {
-    /// Its name in errors.
+    /// The file's name in errors.
     pub name: String,
-    /// What it declares.
+    /// The file's content.
     pub file: File,
-    /// The options of its passes.
+    /// The options of its passes, from its settings.
     pub options: Options,
-    /// The parts of the sections of users' crates.
+    /// The parts of the sections from users' crates.
     own: Vec<Arc<dyn AnyPart>>,
 }
 
 impl Declared {
-    /// Reads a file that only these users can write; `-` is the standard input. `grace` is the
-    /// default of the command.
+    /// Reads a file that only `writers` can write; `-` is the standard input. `grace` is the
+    /// command's default.
     pub(crate) fn read(
         path: &Path,
         writers: Writers,
@@ -46,8 +46,7 @@ impl Declared {
         Declared::new(name, file, grace, sections)
     }
 
-    /// Makes one of a file, which errors call `name`. Fails if a section of a user's crate is
-    /// wrong.
+    /// Makes it of a file, which errors call `name`. Fails if a section of a user's crate is wrong.
     pub(crate) fn new(
         name: String,
         file: File,
@@ -64,15 +63,15 @@ impl Declared {
         Ok(Declared { name, file, options, own })
     }
 
-    /// Returns the parts that run, in order. `namespace` is what is desired of the namespace, with
-    /// what is collected.
+    /// Returns the parts in the order in which they run. `namespace` is the desired state of the
+    /// namespace, with the collected routes.
     pub(crate) fn parts(&self, namespace: &Desired, options: &Options) -> Vec<Arc<dyn AnyPart>> {
         let mut parts = [namespace.parts(options), self.own.clone()].concat();
         parts.sort_by_key(|part| part.part());
         parts
     }
 
-    /// Returns the desired state of the namespace.
+    /// Returns the namespace's desired state, without collected routes.
     pub(crate) fn desired(&self) -> Desired {
         Desired {
             network: Arc::new(self.file.desired.clone()),
@@ -81,24 +80,25 @@ impl Declared {
         }
     }
 
-    /// Returns the exports.
+    /// Returns the file's exports in the store's form.
     pub(crate) fn exports(&self) -> Vec<Export> {
         world::exports(self.file.exports.as_deref().unwrap_or_default())
     }
 
-    /// Returns what no collected route may lead away, for a command that looks once.
+    /// Returns the protected addresses, which no collected route may lead away. For a command that
+    /// looks once.
     ///
     /// # Errors
     ///
-    /// When the kernel cannot be asked.
+    /// Fails if the kernel cannot be asked.
     pub fn protected(&self, namespace: &Namespace, named: &file::World) -> Result<Protected> {
         let protocol = self.options.network.protocol();
         let surroundings = Surroundings::new(namespace, named, protocol).resolved();
         Ok(surroundings.protected(&self.file)?.unwrap_or_default())
     }
 
-    /// Returns a warning for each `[[collect]]` from any host, unless an operator says what each
-    /// host may export: with its place in the file, and the remedy.
+    /// Returns a warning for each `[[collect]]` from any host, with its place in the file and the
+    /// remedy. Returns none if an operator grants prefixes to hosts.
     pub fn cautions(&self) -> Vec<String> {
         if self.file.settings.world.as_ref().is_some_and(|world| world.grants_key.is_some()) {
             return Vec::new();
@@ -118,7 +118,7 @@ impl Declared {
         .collect()
     }
 
-    /// Returns the name of the file with a place in it, if that is known.
+    /// Returns the file's name, with the line and the column if `place` is known.
     fn at(&self, place: Option<Location>) -> String {
         match place {
             Some(place) => format!("{}:{place}", self.name),
@@ -126,7 +126,7 @@ impl Declared {
         }
     }
 
-    /// Returns the number of objects of each kind that the file manages.
+    /// Returns the number of managed objects of each kind.
     pub(crate) fn managed(&self) -> Vec<(&'static str, usize)> {
         let managed = self.file.desired.managed();
         let kinds = Kind::DECLARED.into_iter().filter(|kind| managed.contains(*kind));
@@ -136,14 +136,15 @@ impl Declared {
         counts.chain(sysctls).chain(own).collect()
     }
 
-    /// Returns why a pass could not run, with the place in the file if the cause is there.
+    /// Returns the error of a pass that could not run, with the place in the file if the cause is
+    /// there.
     pub(crate) fn explain(&self, error: Error) -> Error {
         let wrong = error.find().and_then(|error| self.file_error(error));
         wrong.map_or(error, Into::into)
     }
 
-    /// Returns the error in the file, with its place, if an object that the pass could not take is
-    /// the cause.
+    /// Returns the error in the file, with its place. `None` unless the cause is an object that the
+    /// pass could not take.
     pub(crate) fn file_error(&self, error: &trueup_rtnl::Error) -> Option<file::Error> {
         let wrong = error.desired()?;
         let (locations, kind) = (&self.file.locations, wrong.kind());

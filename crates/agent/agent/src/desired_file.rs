@@ -1,4 +1,4 @@
-//! Opens the file of the desired state, unless another user could decide what is in it.
+//! Opens the file of the desired state. Refuses it if another user could decide its content.
 
 use std::fs::File;
 use std::io;
@@ -8,16 +8,16 @@ use crate::error::Result;
 use trueup_file::{self as file, TableNames};
 use trueup_path::{Error, Readers, TrustedUsers, open_any};
 
-/// Who may be able to write the file.
+/// The users who may be able to write the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writers {
-    /// Root and the user that runs this.
+    /// Only root and the user that runs this program.
     Ours,
-    /// Everybody: `--trust-file`.
+    /// All users: `--trust-file`.
     Any,
 }
 
-/// Reads a file, which errors call `name`; `-` is the standard input.
+/// Reads a file, which errors call `name`. The path `-` is the standard input.
 pub(crate) fn read(
     name: &str,
     path: &Path,
@@ -38,7 +38,7 @@ pub(crate) fn read(
     Ok(file::File::read_from(name, opened, &tables, own)?)
 }
 
-/// Returns why a file is refused whose content another user could decide.
+/// Returns why a file is refused, or `None` if no other user could decide its content.
 pub(crate) fn untrusted(path: &Path, writers: Writers) -> Option<String> {
     if is_stdin(path) {
         return None;
@@ -47,7 +47,7 @@ pub(crate) fn untrusted(path: &Path, writers: Writers) -> Option<String> {
     error.as_ref().map(refusal)
 }
 
-/// Returns true if a path means the standard input.
+/// Returns true if the path is `-`, which means the standard input.
 pub fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
@@ -68,7 +68,8 @@ fn refusal(error: &Error) -> String {
     )
 }
 
-/// True if the path names an open file of the caller's, who has opened it and is trusted with that.
+/// True if the path names one of the caller's open files. The caller opened it, and is trusted with
+/// that.
 fn is_descriptor(path: &Path) -> bool {
     let mut names = ["/dev/fd", "/proc/self/fd"].into_iter().map(|it| path.strip_prefix(it));
     path == Path::new("/dev/stdin")
@@ -108,7 +109,7 @@ mod tests {
         read_ours(&path).unwrap();
         for mode in [0o664, 0o646, 0o666] {
             set_mode(&path, mode);
-            // A group of the owner's own number is the owner's.
+            // A group with the owner's number belongs to the owner.
             if mode == 0o664 {
                 let nogroup = chown(&path, None, Some(4_242));
                 if nogroup.is_err() {
@@ -122,7 +123,7 @@ mod tests {
 
         set_mode(&folder.0, 0o777);
         assert_refused(&path, &folder.0.display().to_string());
-        // Nobody else can replace it in a folder such as /tmp.
+        // Other users cannot replace it in a folder such as /tmp.
         set_mode(&folder.0, 0o1777);
         read_ours(&path).unwrap();
         set_mode(&folder.0, 0o755);

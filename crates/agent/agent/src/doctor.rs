@@ -1,4 +1,5 @@
-//! What this kernel and this caller can do in a namespace, and the problems that would prevent a pass.
+//! Checks the abilities of this kernel and this caller in a namespace, and finds the problems that
+//! would prevent a pass.
 
 mod daemons;
 mod journals;
@@ -25,17 +26,17 @@ use crate::{graph, state};
 
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
-/// The directory of the sysctls.
+/// The directory of the network sysctls.
 const SYSCTLS: &str = "/proc/sys/net";
 
 impl Agent {
-    /// Finds out what this kernel and this caller can do in the namespace, and what would prevent a
-    /// pass over a file, or over none. A file that users beside `writers` can write is a problem like
-    /// any other. Changes nothing.
+    /// Checks the abilities of this kernel and this caller in the namespace, and what would prevent
+    /// a pass over `file`, if there is one. A file that users beside `writers` can write is a
+    /// problem like any other. Changes nothing.
     ///
     /// # Errors
     ///
-    /// When the kernel does not answer, or the file is no desired state.
+    /// Fails if the kernel does not answer, or the file is not a valid desired state.
     pub fn doctor(&self, file: Option<&Path>, writers: Writers) -> Result<Findings> {
         let untrusted = file.and_then(|file| desired_file::untrusted(file, writers));
         let declared = file.map(|file| self.read(file, Writers::Any)).transpose()?;
@@ -45,30 +46,30 @@ impl Agent {
     }
 }
 
-/// What a [doctor](Agent::doctor) has found: to print as text, or as JSON.
+/// The findings of a [doctor](Agent::doctor), to print as text or as JSON.
 #[derive(Serialize)]
 pub struct Findings {
-    /// No problem is known.
+    /// True if no problem is known.
     ready: bool,
     kernel: Option<String>,
     boot_id: Option<String>,
-    /// The namespace's.
+    /// The namespace's cookie (`SO_NETNS_COOKIE`).
     cookie: u64,
     privileged: bool,
-    /// `/proc/sys/net` is there, and not read-only.
+    /// True if `/proc/sys/net` exists and is writable.
     sysctls_writable: bool,
     strict_checking: bool,
     receive_buffer: Buffer,
     ownership: Vec<Proof>,
     state_directory: Option<String>,
-    /// The journals of the namespace, and that of the file, or of the default `protocol`.
+    /// The namespace's journals, and the journal of the file, or of the default `protocol`.
     journals: Vec<JournalState>,
-    /// The other daemons that run in the namespace, or may do so.
+    /// Other daemons in the namespace, and those whose namespace is unknown.
     daemons: Vec<Found>,
     problems: Vec<Problem>,
 }
 
-/// Bytes, as the kernel accounts for them.
+/// The size of a receive buffer in bytes, as the kernel accounts for them.
 #[derive(Serialize)]
 struct Buffer {
     wanted: usize,
@@ -79,7 +80,7 @@ struct Buffer {
 #[derive(Serialize)]
 struct Problem {
     problem: String,
-    /// If one is known.
+    /// `None` if no remedy is known.
     remedy: Option<String>,
 }
 
@@ -89,7 +90,7 @@ impl Findings {
         self.ready
     }
 
-    /// `untrusted` is why the file is refused, if it is.
+    /// Collects the findings. `untrusted` is the reason to refuse the file, if there is one.
     fn gather(
         agent: &Agent,
         declared: Option<&Declared>,
@@ -131,7 +132,7 @@ impl Findings {
             None => Vec::new(),
         };
         let known = place.as_ref().zip(boot_id.as_deref());
-        // No problem: the domain of a file may change.
+        // A note and no problem: a file's domain may change.
         if let (Some((place, boot_id)), Some(_)) = (known, declared)
             && let Some(replaced) = place.replaced_domain(options.domain(), boot_id)
         {
@@ -143,7 +144,7 @@ impl Findings {
         }
         Ok(Findings {
             ready: problems.is_empty(),
-            // Without /proc, which is a problem by now.
+            // `None` without /proc, which is a problem of its own.
             kernel: read(RELEASE).ok(),
             boot_id,
             cookie: agent.key.cookie,
@@ -178,8 +179,8 @@ fn read(path: &str) -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// Returns whether sysctls can be written by a caller with the privilege. If not, that is a problem
-/// for a file that declares some.
+/// Returns true if a caller with the privilege can write sysctls. If not, adds a problem if the
+/// file declares some.
 fn sysctls(declared: Option<&Declared>, problems: &mut Vec<Problem>) -> bool {
     let (problem, remedy) = match statvfs(SYSCTLS) {
         Ok(mount) if !mount.f_flag.contains(StatVfsMountFlags::RDONLY) => return true,
@@ -200,7 +201,7 @@ fn sysctls(declared: Option<&Declared>, problems: &mut Vec<Problem>) -> bool {
     false
 }
 
-/// Adds the programs of commands that would not run, as another user can change them.
+/// Adds the commands that would not run, because another user can change their programs.
 fn programs(declared: Option<&Declared>, problems: &mut Vec<Problem>) {
     let execs = declared.and_then(|declared| declared.file.execs.as_ref());
     problems.extend(execs.into_iter().flatten().filter_map(|exec| {
@@ -235,7 +236,7 @@ struct Proof {
     reason: &'static str,
 }
 
-/// Returns the proof of each kind: the marker, unless the kernel is known to drop it.
+/// Returns each kind's proof: the marker, unless the kernel is known to drop it.
 fn ownership(socket: &mut Socket) -> Result<Vec<Proof>> {
     Kind::ALL
         .into_iter()

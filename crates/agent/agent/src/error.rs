@@ -1,38 +1,39 @@
-//! The error of an agent.
+//! The error type of an agent.
 
 use std::error::Error as StdError;
 use std::fmt;
 
 type Cause = Box<dyn StdError + Send + Sync>;
 
-/// Why an agent could not do what it was asked for.
+/// The reason why an agent could not do its task.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
-    /// `None` if the cause says all.
+    /// The failed step. `None` if the cause says it all.
     message: Option<String>,
     cause: Option<Cause>,
 }
 
-/// The sort of an error.
+/// The sort of an error, by the place of the remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The file cannot be read, or is no desired state.
+    /// The file cannot be read, or is not a valid desired state.
     File,
     /// A pass could not run.
     Pass,
     /// The state directory or the journal cannot be used.
     State,
-    /// The store of what hosts exchange is not reached, or not as it was.
+    /// The store that hosts exchange routes through is not reachable, or is not the same store as
+    /// before.
     World,
     /// The graph cannot run.
     Graph,
-    /// Anything else, such as what the operating system refuses.
+    /// Anything else, such as a refusal of the operating system.
     Other,
 }
 
-/// The result of an agent.
+/// The result of an agent's method.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
@@ -45,28 +46,28 @@ impl Error {
         Error { kind: ErrorKind::Pass, message: None, cause: Some(Box::new(cause)) }
     }
 
-    /// Returns the sort of the error.
+    /// Returns the sort of the error, by the place of the remedy.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Returns the error of the file, if that is the cause: its lines are those of a compiler.
+    /// Returns the error of the file, if that is the cause. It prints like a compiler's error.
     pub fn file(&self) -> Option<&trueup_file::Error> {
         self.find()
     }
 
-    /// Returns the same error with what could not be done because of it.
+    /// Returns the same error with the step that failed because of it.
     pub(crate) fn context(self, message: impl fmt::Display) -> Error {
         Error { kind: self.kind, message: Some(message.to_string()), cause: Some(Box::new(self)) }
     }
 
-    /// Returns the first cause of a type.
+    /// Returns the first cause of type `T`.
     pub(crate) fn find<T: StdError + 'static>(&self) -> Option<&T> {
         cause_of(self.cause.as_deref()?)
     }
 }
 
-/// Returns the first error of a type among an error and its causes.
+/// Returns the first error of type `T` among an error and its causes.
 pub(crate) fn cause_of<'a, T: StdError + 'static>(
     error: &'a (dyn StdError + 'static),
 ) -> Option<&'a T> {
@@ -83,13 +84,14 @@ pub(crate) fn cause_of<'a, T: StdError + 'static>(
     None
 }
 
-/// Returns an error with its causes. Many errors name their cause themselves; it is not repeated.
+/// Returns an error with its causes in one line. Many errors name their cause themselves; this does
+/// not repeat it.
 pub fn with_causes(error: &(dyn StdError + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
         let said = cause.to_string();
-        // As the netlink errors write those of the operating system.
+        // The netlink errors write the operating system's errors like this.
         let bare = said.split(" (os error").next().unwrap_or_default();
         if !text.ends_with(&said) && !text.ends_with(bare) {
             text = format!("{text}: {said}");
@@ -99,7 +101,7 @@ pub fn with_causes(error: &(dyn StdError + 'static)) -> String {
     text
 }
 
-/// With `{:#}` also the causes.
+/// The alternate form `{:#}` adds the causes.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.message, &self.cause) {
@@ -151,7 +153,7 @@ impl From<trueup_graph::Failure> for Error {
     }
 }
 
-/// Says what could not be done.
+/// Adds the step that failed to an error.
 pub(crate) trait Context<T> {
     fn context(self, message: impl fmt::Display) -> Result<T>;
 

@@ -1,5 +1,5 @@
-//! The graph of a file: each part of the network namespace, what is collected and exported, each
-//! `[[file]]` and each `[[exec]]` as a vertex, and the order between them.
+//! The graph of a file. Its vertices are the parts of the network namespace, the collector, the
+//! exporter, each `[[file]]` and each `[[exec]]`; its edges are their order.
 
 mod derived;
 mod once;
@@ -31,64 +31,63 @@ pub(crate) use vertex_state::{
 };
 pub use vertex_state::{is_settled, unsettled_lines, vertex_line, vertex_record};
 
-/// The time between two tries of what failed.
+/// The time until a failed vertex is retried.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// The same for what does not pass by itself, such as a missing permission.
+/// The same for a permanent failure, such as a missing permission.
 const SLOW_RETRY: Duration = Duration::from_secs(60);
 
-/// The time between two tries to reach the store.
+/// The time between two attempts to reach the store.
 const WORLD_RETRY: Duration = Duration::from_secs(1);
 
-/// The time after which what failed, and is not tried again by itself, looks at what came during its
-/// run.
+/// The time after which a failed vertex without retries of its own handles the events that came
+/// during its run.
 const SOON: Duration = Duration::from_millis(100);
 
-/// A vertex with its declaration.
+/// A vertex with its specification.
 pub(crate) type Declared = (VertexSpec, Box<dyn Vertex>);
 
-/// The semaphore of the parts that write links, which work with one ledger. No command has one of
-/// this name.
+/// The semaphore of the parts that write links and share a ledger. No command can use this name.
 const LINKS: &str = "the links";
 
-/// How often a file is looked at: so often at once, and in the long run once in this time. Another
-/// writer that answers each change with another one is not fought at its pace.
+/// The rate limit of looks at a file: a burst, and one look in this time in the long run. If
+/// another writer answers each change with its own, trueup does not match its pace.
 const FILE_RATE: (Duration, u32) = (Duration::from_millis(500), 20);
 
-/// How the name of a file's vertex begins.
+/// The prefix of the name of a file's vertex.
 pub(crate) const FILE: &str = "file:";
 
-/// The section of settings.
+/// The name of the settings' section.
 const SYSCTL: &str = "sysctl";
 
-/// The vertices of the parts of a namespace, in the order in which they run.
+/// The vertices of a namespace's parts, in the order in which they run.
 pub(crate) type Parts = Vec<(Part, Box<dyn Vertex>)>;
 
 /// The vertices of a file with `[world]`.
 pub(crate) struct WorldVertices {
-    /// It comes before the network, whose routes it collects.
+    /// Runs before the network, whose routes it collects.
     pub collector: Box<dyn Vertex>,
     pub exporter: Box<dyn Vertex>,
 }
 
-/// How files and commands run.
+/// The environment in which files and commands run.
 pub(crate) struct Runs {
-    /// The time between two checks of a command, or two looks at a file; `None` if there is one run.
+    /// The time between two checks of a command, or two looks at a file. `None` for a single run.
     pub interval: Option<Duration>,
     /// The network namespace of the desired state.
     pub namespace: Namespace,
-    /// The places of the files.
+    /// The places of the files on this host.
     pub places: Places,
 }
 
-/// Makes vertices of the same loops again.
+/// Makes new vertices for the same loops.
 pub(crate) type MakeWorld = Box<dyn Fn() -> WorldVertices + Send + Sync>;
 
-/// Makes the vertices of a file: those of the namespace, as they are given, and those of its files
-/// and commands. The parts come in their order, after the collector, and one that fails holds back
-/// no other. What runs after a section of the network runs after all of it, and what runs after the
-/// settings after all of those. What is refreshed by a section is so by its own changes: its edge
-/// passes on their kind alone.
+/// Makes the vertices of a file: the given ones of the namespace, and one for each file and
+/// command. The parts come in their order, after the collector. If one fails, the others still run.
+/// A vertex after a section of the network runs after the whole network, and a vertex after the
+/// settings runs after all settings. A vertex that a section refreshes reacts to the section's own
+/// changes alone: its edge passes on their kind only.
 pub(crate) fn vertices(
     declared: &file::File,
     parts: Parts,
@@ -104,7 +103,7 @@ pub(crate) fn vertices(
     let mut vertices = Vec::new();
     let mut before = Vec::from_iter(has.world.then_some(COLLECTOR));
     for (part, vertex) in parts {
-        // Its loop says when it is tried again.
+        // The part's loop decides on retries.
         let mut spec = VertexSpec::new(part.name).with_retry(0, SOON);
         if part.is_of_user() {
             if part.is_after_network {
@@ -138,17 +137,17 @@ pub(crate) fn vertices(
     vertices
 }
 
-/// What a graph has beside the network.
+/// The parts of a graph beside files and commands.
 struct Has {
-    /// The parts of settings.
+    /// The vertices of settings.
     of_settings: Vec<&'static str>,
-    /// The sections that a user's crate has added.
+    /// The sections from users' crates.
     own: Vec<&'static str>,
     world: bool,
 }
 
 fn world_vertices(world: WorldVertices) -> [Declared; 2] {
-    // It runs when something has changed; if the network's loop is busy, again.
+    // Runs when something has changed, and again if the network's loop is busy.
     let collector = VertexSpec::new(COLLECTOR).with_retry(0, SOON).with_class_retry(
         ErrorClass::Busy,
         u32::MAX,
@@ -158,15 +157,15 @@ fn world_vertices(world: WorldVertices) -> [Declared; 2] {
     [(collector, world.collector), (exporter, world.exporter)]
 }
 
-/// Returns true if there is more than the network: files and commands, or what the graph's ledger
-/// has of earlier ones. Fails if the ledger cannot be read.
+/// Returns true if a graph is needed beside the network: for files and commands, or for the graph
+/// ledger's records of earlier ones. Fails if the ledger cannot be read.
 pub(crate) fn is_needed(declared: &file::File, ledger: &dyn Ledger) -> crate::error::Result<bool> {
     let is_declared = !files(declared).is_empty() || !execs(declared).is_empty();
     Ok(is_declared || !ledger.owned()?.is_empty())
 }
 
-/// Says what files and commands would do now, after what the parts of the namespace would: with
-/// changes of these kinds.
+/// Checks what files and commands would do now, after the parts of the namespace made changes of
+/// these kinds.
 pub(crate) fn check(
     declared: &file::File,
     parts: Vec<(Part, Result<Verdict, Failure>)>,
@@ -200,7 +199,7 @@ fn execs(declared: &file::File) -> &[file::Exec] {
     declared.execs.as_deref().unwrap_or_default()
 }
 
-/// Returns the name of the vertex of a file, by its name or path, or of a command; `None` if none is
+/// Returns the vertex's name for a file, by its name or path, or for a command. `None` if it is not
 /// declared.
 pub fn vertex_name(declared: &file::File, of: &NodeRef) -> Option<String> {
     match of {
@@ -213,8 +212,8 @@ pub fn vertex_name(declared: &file::File, of: &NodeRef) -> Option<String> {
     }
 }
 
-/// Returns the name of a file's vertex. It is that of the path: what was made there is kept by this
-/// name, whatever the section is called.
+/// Returns the name of a file's vertex. It is made of the path, so that the record of a written
+/// file stays when its section is renamed.
 fn file_name(file: &ManagedFile) -> String {
     format!("{FILE}{}", file.path.display())
 }
@@ -234,13 +233,13 @@ fn file_vertex(declared: &ManagedFile, run: &Runs) -> Declared {
     let (every, burst) = FILE_RATE;
     let mut spec = VertexSpec::new(&file_name(declared)).with_rate(every, burst);
     if let Some(interval) = run.interval {
-        // Not all that changes it is announced.
+        // Some changes of the file send no event.
         spec = spec.with_poll(interval);
     }
     (settled(spec, declared), Box::new(vertex))
 }
 
-/// Makes a vertex that removes a file which has left the declaration, of the record of its vertex.
+/// Makes a vertex that removes a file which has left the declaration, from its vertex's record.
 fn restored(name: &str, record: &[u8]) -> Result<Declared, Failure> {
     let spec = retried(VertexSpec::new(name));
     Ok((spec, Box::new(File::from_record(record)?)))
@@ -248,7 +247,7 @@ fn restored(name: &str, record: &[u8]) -> Result<Declared, Failure> {
 
 /// Returns the command of a declaration, for a network namespace.
 pub(crate) fn exec(declared: &file::Exec, namespace: &Namespace) -> Exec {
-    // The file crate lets no command be empty.
+    // The file crate refuses an empty command.
     let (program, arguments) = split(&declared.command);
     let mut vertex = Exec::new(program, arguments)
         .with_timeout(declared.timeout)
@@ -275,7 +274,7 @@ pub(crate) fn exec(declared: &file::Exec, namespace: &Namespace) -> Exec {
 
 fn exec_vertex(declared: &file::Exec, run: &Runs) -> Declared {
     let spec = VertexSpec::new(&exec_name(declared));
-    // Nothing tells of what a check looks at.
+    // No event announces a change of the things a check looks at.
     let has_checks = declared.check.is_some() && declared.on.is_empty();
     let every = declared.every.or(run.interval.filter(|_| has_checks));
     let mut spec = match every.filter(|_| run.interval.is_some()) {
@@ -289,7 +288,7 @@ fn exec_vertex(declared: &file::Exec, run: &Runs) -> Declared {
     (settled(spec, declared), Box::new(exec))
 }
 
-/// Has a vertex run after what is declared.
+/// Makes a vertex run after its declared predecessors.
 fn ordered(
     spec: VertexSpec,
     after: &[NodeRef],
@@ -318,17 +317,17 @@ impl Has {
     }
 }
 
-/// Returns the kind of change of a section.
+/// Returns the kind of a section's changes.
 fn kind(section: &str) -> &str {
     match section {
-        // What is collected are routes.
+        // The collector collects routes.
         "collect" => "route",
         kind => kind,
     }
 }
 
-/// Returns the section that a reference is about, if that is one of the network. What is collected
-/// is, and what is exported if nothing exports it.
+/// Returns the section that a reference is about, if it is part of the network. `collect` always
+/// is; `export` is if nothing exports it.
 fn section_of_network<'a>(reference: &'a NodeRef, has: &Has) -> Option<&'a str> {
     match reference {
         NodeRef::Section(name) if name == "file" || name == "exec" => None,
@@ -339,7 +338,7 @@ fn section_of_network<'a>(reference: &'a NodeRef, has: &Has) -> Option<&'a str> 
     }
 }
 
-/// Has a vertex tried again without end.
+/// Makes a vertex retry without end.
 fn retried(spec: VertexSpec) -> VertexSpec {
     let permanent = ErrorClass::ALL.into_iter().filter(|class| class.is_permanent());
     permanent.fold(spec.with_retry(u32::MAX, RETRY), |spec, class| {
@@ -347,10 +346,10 @@ fn retried(spec: VertexSpec) -> VertexSpec {
     })
 }
 
-/// Sets what all files and commands have: the revision, and that they are tried again without end.
+/// Sets the revision and retries without end, which all files and commands have.
 fn settled(spec: VertexSpec, declared: &impl std::fmt::Debug) -> VertexSpec {
     let mut hasher = DefaultHasher::new();
-    // It has all that is declared.
+    // The debug text has every declared value.
     format!("{declared:?}").hash(&mut hasher);
     retried(spec.with_revision(hasher.finish()))
 }
@@ -361,7 +360,7 @@ fn names(reference: &NodeRef, all: &file::File, has: &Has) -> Vec<String> {
         NodeRef::Section(name) if name == "file" => files(all).iter().map(file_name).collect(),
         NodeRef::Section(name) if name == "exec" => execs(all).iter().map(exec_name).collect(),
         NodeRef::Section(name) if name == "export" && has.world => vec![EXPORTER.to_owned()],
-        // It is collected, and it is there.
+        // Routes are in place once they are collected and written.
         NodeRef::Section(name) if name == "collect" && has.world => {
             vec![COLLECTOR.to_owned(), Part::NETWORK.name.to_owned()]
         }

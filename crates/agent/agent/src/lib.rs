@@ -45,7 +45,7 @@ pub use watch::{Address, Config, Handle, STOP_TIMEOUT, Watch, WorldStatus};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks data that no panic leaves half done.
+/// Locks data that stays valid if its holder panics.
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -53,7 +53,7 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub use trueup_file::{Diagnostic, File, OwnElement};
 pub use trueup_rtnl::Namespace;
 
-/// Reports, plans and graphs in words, and as JSON that is built while it is written.
+/// Reports, plans and graphs as text, and as JSON that is built while it is written.
 pub mod text {
     pub use crate::error::with_causes;
     pub use crate::graph::{is_settled, unsettled_lines, vertex_line, vertex_name, vertex_record};
@@ -61,7 +61,7 @@ pub mod text {
     pub use crate::status::{count, seconds, status_text};
 }
 
-/// The directories of journals.
+/// Journals on disk: their places, and the directories of the usual ones.
 pub mod journals {
     pub use crate::state::{EXTENSION, StateFile, directories, existing};
 }

@@ -1,4 +1,4 @@
-//! A network namespace: what is desired of it, its parts, and their sources.
+//! A network namespace's desired state, its parts, and their sources.
 
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
@@ -18,15 +18,16 @@ use crate::part::{AnyPart, Part, Ready};
 use crate::report::{NamespaceError, NamespaceReport, Preliminary, SectionResult};
 use crate::state::LedgerOf;
 
-/// What is desired of a namespace, or of one of its parts.
+/// The desired state of a namespace, or of one of its parts.
 #[derive(Clone, Default)]
 pub(crate) struct Desired {
-    /// The network.
+    /// The links and all other netlink objects.
     pub network: Arc<Network>,
-    /// `None`: sysctls are not managed. In the network's part, all: those that its links reset.
+    /// `None` if sysctls are not managed. The network's part has all sysctls, and sets those that
+    /// the kernel resets with a link.
     pub settings: Option<sysctl::Desired>,
-    /// True if the first part has found that the network's pass cannot run: then the others before
-    /// that change nothing. All parts of a desired state share it.
+    /// True if the first part found that the network's pass cannot run. Then the other parts before
+    /// the network change nothing. All parts of a desired state share this.
     pub(crate) is_refused: Arc<AtomicBool>,
 }
 
@@ -41,8 +42,8 @@ impl Both<Network, sysctl::Desired> for Desired {
 }
 
 impl Desired {
-    /// Returns the desired state of each part, in the order in which they run. The settings of
-    /// declared links are a part of their own, after these links.
+    /// Returns each part's desired state, in the order in which the parts run. Settings of declared
+    /// links form a part of their own, after these links.
     fn split(&self) -> Vec<(Part, Desired)> {
         let mut parts = Vec::new();
         if let Some(settings) = &self.settings {
@@ -65,7 +66,7 @@ impl Desired {
         parts
     }
 
-    /// Returns the links alone.
+    /// Returns the network with its links alone.
     fn links(&self) -> Arc<Network> {
         let Network { links, adopt, .. } = &*self.network;
         let of_links = adopt.iter().filter(|(kind, _)| *kind == Kind::Link);
@@ -74,7 +75,7 @@ impl Desired {
         Arc::new(alone)
     }
 
-    /// Adds routes that are collected.
+    /// Adds collected routes.
     pub(crate) fn offer(&mut self, collected: impl IntoIterator<Item = (RouteKey, Route<IfName>)>) {
         let routes = Arc::make_mut(&mut self.network).routes.get_or_insert_default();
         for (key, route) in collected {
@@ -89,7 +90,7 @@ impl Desired {
     }
 }
 
-/// Returns the names of the declared links, and of the other ends of pairs.
+/// Returns the names of the declared links and of their veth peers.
 fn declared_devices(network: &Network) -> BTreeSet<String> {
     let links = network.links.iter().flatten();
     let names = links.flat_map(|link| {
@@ -135,8 +136,8 @@ fn ready(part: Part, desired: Desired, options: &Options) -> Arc<dyn AnyPart> {
     })
 }
 
-/// All objects, and then the settings that the kernel has reset with a link: all of a link that is
-/// made again, some of one that comes up or has another MTU.
+/// A source of all objects, and then of the settings that the kernel resets with a link: all
+/// settings if a link is made again, some if it comes up or changes its MTU.
 pub(crate) type NetworkSource = Ordered<Rtnl, Sysctl, Desired>;
 
 fn network(of_settings: impl Ledger + Send + 'static) -> NetworkSource {
@@ -146,13 +147,13 @@ fn network(of_settings: impl Ledger + Send + 'static) -> NetworkSource {
 }
 
 /// The source of a part before the network: of settings, or of the links that settings wait for.
-/// The first part checks that the network's pass could run, so that an error of it comes before any
-/// setting is changed.
+/// The first part checks that the network's pass could run. So an error appears before any setting
+/// is changed.
 struct EarlySource {
     part: Part,
     settings: Sysctl,
     network: Rtnl,
-    /// The ledger of the other subsystem, which it only reads.
+    /// The ledger of the other subsystem, for reading only.
     other: Box<dyn Ledger + Send>,
 }
 
@@ -166,7 +167,7 @@ impl EarlySource {
         if part.is_of_settings() { LedgerOf::Network } else { LedgerOf::Settings }
     }
 
-    /// Finds out whether the network's pass could run.
+    /// Fails if the network's pass could not run, and records it in the desired state.
     fn check_network(&self, pass: &PassInput<'_, Self>) -> Result<(), NamespaceError> {
         let PassInput { scope, desired, options, .. } = pass;
         let planned = self.network.plan(scope, &desired.network, &*self.other, &options.network);
@@ -174,7 +175,7 @@ impl EarlySource {
         planned.map(drop).map_err(OrderedError::First)
     }
 
-    /// Returns true if a setting is of a device that does not exist.
+    /// Returns true if the device of a declared setting does not exist.
     fn is_device_missing(&self, pass: &PassInput<'_, Self>) -> Result<bool, NamespaceError> {
         let Some(desired) = &pass.desired.settings else {
             return Ok(false);
@@ -226,7 +227,7 @@ impl Source for EarlySource {
         match self.settings.reconcile(input) {
             Ok(report) => Ok(OrderedReport { second: Some(report), ..nothing }),
             Err(error) if error.is_gone() => Err(OrderedError::Second(error)),
-            // The network is still handled.
+            // The network still runs.
             Err(error) => Ok(OrderedReport { error: Some(OrderedError::Second(error)), ..nothing }),
         }
     }
@@ -235,7 +236,8 @@ impl Source for EarlySource {
         NetworkSource::is_scope_gone(error)
     }
 
-    /// Subscribes for the events of settings; the links are made for those.
+    /// Subscribes to the settings' events. The links are made for settings, and need no events of
+    /// their own.
     fn subscribe(&mut self, scope: &Namespace, hints: Hints) -> Subscribed<(), Self::Error> {
         self.settings.subscribe(scope, hints).map_err(OrderedError::Second)
     }

@@ -1,5 +1,5 @@
-//! A namespace's state as a file, of which a plan finds nothing to do. It leaves out what the kernel
-//! makes by itself, and what a file cannot express; the latter with a note.
+//! Returns a namespace's state as a file for which a plan is empty. It leaves out objects that the
+//! kernel makes by itself, and adds a note for each object without a form in a file.
 
 mod authored;
 mod portable;
@@ -19,23 +19,23 @@ use trueup_rtnl::{DEFAULT_PROTOCOL, Namespace, Options, Rtnl};
 
 use self::authored::Names;
 
-/// The state of a namespace as a file.
+/// A namespace's state as a file.
 pub struct Authored {
-    /// What it declares.
+    /// The file's content.
     pub desired: Desired,
-    /// What the file cannot express, and why.
+    /// The objects and properties that the file cannot express, and why.
     pub left_out: Vec<String>,
-    /// What could not be read whole.
+    /// The kinds that could not be read whole.
     pub incomplete: Vec<String>,
     observed: Observed,
 }
 
 impl Authored {
-    /// Reads a namespace. `is_portable` leaves out what another host has by itself.
+    /// Reads a namespace. If `is_portable`, leaves out properties that another host has by itself.
     ///
     /// # Errors
     ///
-    /// When it cannot be read at all.
+    /// Fails if the namespace cannot be read at all.
     pub fn read(namespace: &Namespace, is_portable: bool) -> Result<Authored> {
         let snapshot = Rtnl::new()
             .observe(namespace, &Options::default())?
@@ -69,8 +69,8 @@ impl Authored {
         Authored { desired, left_out, incomplete: Vec::new(), observed }
     }
 
-    /// Returns the commands that recreate this state where only the links exist that no file can
-    /// create. A comment names each of those.
+    /// Returns the commands that recreate this state, given the links that no file can create. A
+    /// comment names each of these links.
     pub fn batch(&self) -> String {
         let observed = &self.observed;
         let names: BTreeSet<IfName> = self
@@ -94,14 +94,14 @@ impl Authored {
         let nothing = Owned::default();
         match trueup_net::plan(&self.desired, &bare, &nothing, DEFAULT_PROTOCOL) {
             Ok(plan) => commands + &plan.batch().to_string(),
-            // Each object has been found to be one that a plan takes; links cannot be in a circle.
+            // A plan takes each of these objects; links cannot form a circle.
             Err(error) => format!("# {error}\n"),
         }
     }
 }
 
-/// Returns routes of a namespace as a file declares them: those that are wanted. The second value
-/// names those that no file can express.
+/// Returns a namespace's routes as a file declares them, reduced to those wanted. The second value
+/// names the routes that no file can express.
 pub(crate) fn authored_routes(
     observed: &Observed,
     wanted: impl Fn(&Route) -> bool,
@@ -111,8 +111,8 @@ pub(crate) fn authored_routes(
     (routes, extractor.left_out)
 }
 
-/// A link that no file can create as it is before anything is set on it. The hardware address of
-/// `lo`, which is zero, cannot be set.
+/// Returns a link that no file can create, as it is before anything is set on it. The hardware
+/// address of `lo`, which is zero, cannot be set.
 fn as_made(link: &Link) -> Link {
     link.clone()
         .with_up(false)
@@ -127,7 +127,7 @@ fn is_zero(address: &LinkAddr) -> bool {
     address.as_bytes().iter().all(|byte| *byte == 0)
 }
 
-/// Returns true for a route with next hops of its own where other routes have nexthop objects.
+/// Returns true for a route with its own next hops if other routes have nexthop objects.
 fn is_written_out(object: &Object, shape: NexthopMode) -> bool {
     let Object::Route(route) = object else {
         return false;
@@ -139,30 +139,31 @@ fn is_written_out(object: &Object, shape: NexthopMode) -> bool {
 trait Authorable: ObjectKind {
     type Authored: Clone;
 
-    /// The object by names; `None` if it refers to a device that is not in the namespace.
+    /// Returns the object by names. `None` if it refers to a device that is not in the namespace.
     fn authored(&self, names: &Names<'_>) -> Option<Self::Authored>;
 
-    /// Returns true if another writer has made it, or we have: the kernel's own are not declared.
+    /// Returns true if we or another writer made the object. The kernel's own objects are not
+    /// declared.
     fn is_authored(&self, _unstored: Kinds) -> bool {
         true
     }
 
-    /// Declares these, and no others of the kind.
+    /// Declares these objects as the only ones of their kind.
     fn declare(desired: Desired, all: Vec<Self::Authored>) -> Desired;
 
-    /// Adds it to an observation that has it alone, on links.
+    /// Adds the object to an observation that has only links.
     fn seen(&self, on: Observed, _names: &Names<'_>) -> Observed {
         on
     }
 
-    /// The devices that it refers to, by index.
+    /// Returns the indexes of the devices that the object refers to.
     fn devices(&self, _names: &Names<'_>) -> BTreeSet<u32> {
         BTreeSet::new()
     }
 }
 
-/// Separates what a file can express from what it cannot, by trial: a plan for the object alone has
-/// to be empty.
+/// Separates the objects that a file can express from the others, by trial: a plan for the object
+/// alone must be empty.
 struct Extractor<'a> {
     names: Names<'a>,
     devices: Devices,

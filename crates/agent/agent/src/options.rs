@@ -1,4 +1,4 @@
-//! The options of a pass, from the settings of a file.
+//! The options of passes, from a file's settings.
 
 use std::time::Duration;
 
@@ -7,23 +7,24 @@ use trueup_net::Kind;
 use trueup_rtnl::{self as rtnl, MaxDeletes};
 use trueup_sysctl as sysctl;
 
-/// The default grace of an agent that runs until it is stopped: the time for which an undeclared
-/// object with our marker is left alone, because the file may be written later than the object.
+/// The default grace of a long-running agent: for this time an undeclared object with our marker is
+/// left alone, because the file may be written later than the object.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
-/// The options of passes over the namespace.
+/// The options of passes over a namespace.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Options {
-    /// Of the network.
+    /// The options of the network's passes.
     pub network: rtnl::Options,
-    /// Of sysctls.
+    /// The options of the sysctls' passes.
     pub settings: sysctl::Options,
 }
 
-/// Returns the options that `settings` name; `grace` is the command's own default. Fails if
-/// `protocol` is reserved, which that of a file that was read never is.
+/// Returns the options from `settings`. `grace` is the command's default. Fails if `protocol` is
+/// reserved, which cannot happen with a file that was parsed.
 pub(crate) fn options(settings: &Settings, grace: Duration) -> Result<Options, rtnl::Error> {
-    // What other hosts export may be emptied by mistake. A partition may let it go.
+    // Limits deletions, because another host's exports may be emptied by mistake. A `partition`
+    // that withdraws routes needs all of them to go.
     let keeps = settings.world.as_ref().is_some_and(|it| it.partition.is_none());
     let of_world = keeps.then_some(MaxDeletes::Percent(50));
     let network = rtnl::Options::default()
@@ -42,7 +43,7 @@ pub(crate) fn options(settings: &Settings, grace: Duration) -> Result<Options, r
     Ok(Options { network, settings })
 }
 
-/// Returns why a running loop cannot use other options, or another `[world]`.
+/// Returns why a running loop cannot switch to other options, or to another `[world]`.
 pub(crate) fn options_error(all: &Options, were: &Options, is_same_world: bool) -> Option<String> {
     let (now, was) = (&all.network, &were.network);
     if now.protocol() != was.protocol() {
@@ -58,7 +59,7 @@ pub(crate) fn options_error(all: &Options, were: &Options, is_same_world: bool) 
         ("adopt_protocols", now.adopt_protocols() != was.adopt_protocols()),
         ("on_conflict", now.take() != was.take()),
         ("grace", now.grace() != was.grace()),
-        // The limit of a file that collects stays when `[world]` leaves it.
+        // A file that collected keeps its limit when `[world]` is removed.
         ("max_deletes", now.max_deletes().is_some() && now.max_deletes() != was.max_deletes()),
         (
             "ownership",

@@ -1,4 +1,4 @@
-//! The parts of what an agent runs, and what each needs to run in a loop, once, or without changes.
+//! The parts of an agent, and what each needs to run in a loop, once, or without changes.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,39 +14,39 @@ use crate::report::{PassReport, SectionResult};
 use crate::source::{AnyDesired, AnySource};
 use crate::state::{LedgerOf, SharedLedger, State};
 
-/// A part of what an agent runs. Parts sort in the order in which they run.
+/// A part of an agent. Parts sort in the order in which they run.
 ///
-/// Settings come before links, because the kernel copies `net.*.conf.default` to a link when that
-/// is created; settings of a link come before its addresses, because they decide how the kernel
-/// treats those.
+/// Settings come before links, because the kernel copies `net.*.conf.default` to a link when it
+/// creates the link. A link's settings come before its addresses, because they decide how the
+/// kernel treats these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Part {
     order: u8,
-    /// The name of its vertex.
+    /// The name of the part's vertex.
     pub(crate) name: &'static str,
-    /// The ledger that it works with.
+    /// The ledger that the part works with.
     pub(crate) ledger: LedgerOf,
-    /// A section of a user's crate that runs after the network.
+    /// True for a section of a user's crate that runs after the network.
     pub(crate) is_after_network: bool,
 }
 
 impl Part {
-    /// The settings that are of no declared link.
+    /// The settings that are not about a declared link.
     pub(crate) const SETTINGS: Part = Part::of_namespace(0, "settings", LedgerOf::Settings);
-    /// The declared links, while one is missing that a setting is of.
+    /// The declared links. Runs while a setting's device is missing.
     pub(crate) const LINKS: Part = Part::of_namespace(1, "links", LedgerOf::Network);
     /// The settings of declared links.
     pub(crate) const LINK_SETTINGS: Part =
         Part::of_namespace(2, "link-settings", LedgerOf::Settings);
-    /// All objects, also the links.
+    /// All objects, including the links.
     pub(crate) const NETWORK: Part = Part::of_namespace(3, "network", LedgerOf::Network);
 
     const fn of_namespace(order: u8, name: &'static str, ledger: LedgerOf) -> Part {
         Part { order, name, ledger, is_after_network: false }
     }
 
-    /// The part of a section of a user's crate. Its ledger's records are lasting if they are about
-    /// what outlives a boot.
+    /// Makes the part of a section from a user's crate. If `is_lasting`, its ledger's records
+    /// survive a reboot.
     pub(crate) const fn of_section(
         name: &'static str,
         is_lasting: bool,
@@ -56,68 +56,68 @@ impl Part {
         Part { order: 4, name, ledger, is_after_network }
     }
 
-    /// Returns true if it is about settings.
+    /// Returns true if the part writes settings.
     pub(crate) fn is_of_settings(self) -> bool {
         self.ledger == LedgerOf::Settings
     }
 
-    /// Returns true if it is a section of a user's crate.
+    /// Returns true if the part is a section from a user's crate.
     pub(crate) fn is_of_user(self) -> bool {
         matches!(self.ledger, LedgerOf::Section { .. })
     }
 }
 
-/// What the loops of all parts are made of.
+/// The common inputs of the loops of all parts.
 pub(crate) struct Looping {
     pub(crate) scope: Namespace,
     pub(crate) state: State,
     pub(crate) config: Config,
-    /// The limit of ops, which all of them keep together.
+    /// The limit of ops, which all loops share.
     pub(crate) budget: Option<Budget>,
     pub(crate) observer: Arc<dyn LoopObserver>,
 }
 
-/// Is called by the loops of parts.
+/// Callbacks of the loops of parts.
 pub(crate) trait LoopObserver: Send + Sync {
     /// A pass has run.
     fn passed(&self, part: Part, revision: Revision, report: &dyn PassReport);
 
-    /// A pass could not run. `is_scope_gone` says that the namespace is gone.
+    /// A pass could not run. `is_scope_gone` is true if the namespace no longer exists.
     fn failed(&self, part: Part, error: &(dyn std::error::Error + 'static), is_scope_gone: bool);
 
-    /// Another writer has changed what was in place.
+    /// Another writer has changed an object that was in place.
     fn drifted(&self, report: &dyn Report);
 
-    /// The network's events were dropped, so many times.
+    /// The kernel dropped the network's events, `times` times.
     fn overrun(&self, times: u64);
 
     /// The subscription to the network's events works, or has failed.
     fn subscribed(&self, failure: Option<&(dyn std::error::Error + 'static)>);
 }
 
-/// What a run of each part is made of that runs once.
+/// The common inputs of parts that run once.
 pub(crate) struct Once {
     pub(crate) scope: Namespace,
     pub(crate) ledger: Box<dyn Fn(LedgerOf) -> SharedLedger>,
     pub(crate) passed: Passed,
 }
 
-/// The results of the passes that have run.
+/// The results of the passes that have run so far.
 pub(crate) type Passed = Arc<Mutex<Vec<(Part, SectionResult)>>>;
 
-/// A part with its desired state, to run in each of three ways.
+/// A part with its desired state. It can run in a loop, once, or without changes.
 pub(crate) trait AnyPart: Send + Sync {
     fn part(&self) -> Part;
 
     fn desired(&self) -> AnyDesired;
 
-    /// Makes its loop.
+    /// Makes the part's loop.
     fn looped(&self, run: &Looping) -> Arc<dyn AnySource>;
 
-    /// Makes a vertex that runs it once.
+    /// Makes a vertex that runs the part once.
     fn once(&self, run: &Once) -> Box<dyn Vertex>;
 
-    /// Returns the report of a pass that changes nothing; `None` if the plan of the network says
+    /// Returns the report of a pass that changes nothing. `None` if the plan of the network says
     /// more.
     fn plan(&self, scope: &Namespace, ledger: &mut dyn Ledger) -> Option<SectionResult>;
 }
@@ -125,14 +125,14 @@ pub(crate) trait AnyPart: Send + Sync {
 type MakeSource<S> = Box<dyn Fn(&dyn Fn(LedgerOf) -> SharedLedger) -> S + Send + Sync>;
 type PlanSource<S> = Box<dyn Fn(PassInput<'_, S>) -> SectionResult + Send + Sync>;
 
-/// A part with all that its source takes.
+/// A part with everything that its source takes.
 pub(crate) struct Ready<S: Source> {
     pub(crate) part: Part,
     pub(crate) desired: S::Desired,
     pub(crate) options: S::Options,
-    /// Makes the source; it may take other ledgers than the part's own.
+    /// Makes the source. It may take other ledgers than the part's own.
     pub(crate) source: MakeSource<S>,
-    /// Makes the report of a run of a pass's.
+    /// Turns the source's report into a pass's report.
     pub(crate) report: fn(S::Report) -> Box<dyn PassReport>,
     pub(crate) plan: Option<PlanSource<S>>,
 }
@@ -155,7 +155,8 @@ where
     fn looped(&self, run: &Looping) -> Arc<dyn AnySource> {
         let part = self.part;
         let config = if part < Part::NETWORK {
-            // It sees a new device before the network does, and comes before the addresses on it.
+            // The part sees a new device before the network does, and runs before the device gets
+            // addresses.
             run.config.with_debounce(run.config.debounce() / 2)
         } else {
             run.config

@@ -1,4 +1,4 @@
-//! A pass of a source as a vertex of a graph that runs once.
+//! A source's pass as a vertex, in a graph that runs once.
 
 use std::collections::BTreeSet;
 
@@ -9,17 +9,17 @@ use crate::error::with_causes;
 use crate::report::{self, PassReport, has_applied};
 use crate::state::SharedLedger;
 
-/// What became of a pass.
+/// The result of a pass.
 type PassResult<S> = Result<<S as Source>::Report, <S as Source>::Error>;
 
-/// A pass of a source as a vertex.
+/// A source's pass as a vertex.
 pub(crate) struct PassVertex<S: Source> {
     pub(crate) source: S,
     pub(crate) scope: S::Scope,
     pub(crate) desired: S::Desired,
     pub(crate) ledger: SharedLedger,
     pub(crate) options: S::Options,
-    /// Takes the result, unless the vertex runs again to apply.
+    /// Takes the result. Not called if the vertex runs again to apply.
     pub(crate) on_result: Box<dyn FnMut(PassResult<S>) + Send>,
 }
 
@@ -62,14 +62,14 @@ where
     }
 }
 
-/// Returns the kinds of what a pass has changed.
+/// Returns the kinds of the objects that a pass has changed.
 fn changed_kinds(report: &impl PassReport) -> BTreeSet<&'static str> {
     let mut kinds = BTreeSet::new();
     report.outcomes(&mut |op| kinds.extend(op.outcome.is_done().then_some(op.kind)));
     kinds
 }
 
-/// Returns what a pass did, or would do if it may not `apply`.
+/// Returns the changes that a pass made, or would make if `apply` is false.
 pub(crate) fn pass_verdict(report: &dyn PassReport, apply: bool) -> Result<Verdict, Failure> {
     if report.converged() {
         return Ok(if has_applied(report) { Verdict::Changed } else { Verdict::InPlace });

@@ -1,4 +1,4 @@
-//! What a run would do, found by one that changes nothing.
+//! The changes that a run would make, found without a change.
 
 use std::collections::BTreeSet;
 
@@ -20,20 +20,20 @@ use crate::report::{PassReport, SectionResult};
 use crate::state::{LedgerOf, StateFile, no_state_directory};
 use crate::world;
 
-/// What a run would do.
+/// The changes that a run would make.
 pub struct Plan {
-    /// To the network.
+    /// The ops on the network.
     pub network: net::Plan,
-    /// What was observed of the network.
+    /// The observed network that the ops are based on.
     pub observed: rtnl::Snapshot,
-    /// To sysctls.
+    /// The reports of the sysctls' passes, which changed nothing.
     pub settings: Vec<Box<dyn PassReport>>,
-    /// By the name of each section that a user's crate has added: the report of a pass that may
-    /// change nothing, or why it could not run.
+    /// The report of each section from a user's crate, by the section's name. The pass may change
+    /// nothing. An error says why it could not run.
     pub sections: Vec<(&'static str, Result<Box<dyn PassReport>>)>,
-    /// What files and commands would do, if there are any.
+    /// The state of each vertex if the run is carried out. `None` if the file has only the network.
     pub snapshot: Option<Snapshot>,
-    /// Of each part, in the order in which they run.
+    /// The verdict of each part, in the order in which they run.
     verdicts: Vec<(Part, Result<Verdict, Failure>)>,
 }
 
@@ -43,7 +43,7 @@ impl Plan {
         self.settings.iter().chain(sections).map(|it| &**it)
     }
 
-    /// Returns true if all is as declared, as far as is known.
+    /// Returns true if everything is as declared, as far as is known.
     pub fn is_converged(&self) -> bool {
         is_converged(&self.network, &self.observed)
             && self.reports().all(|report| report.converged())
@@ -51,7 +51,8 @@ impl Plan {
             && self.snapshot.as_ref().is_none_or(is_in_place)
     }
 
-    /// Says what files and commands would do, if it is carried out; and what `world` would.
+    /// Checks what files and commands would do after this plan's changes, and what `world` would
+    /// do.
     fn check(
         &self,
         declared: &Declared,
@@ -73,12 +74,13 @@ impl Plan {
     }
 }
 
-/// Returns true if the kernel is as desired, and known to be.
+/// Returns true if the kernel was observed completely and is as desired.
 fn is_converged(network: &net::Plan, observed: &rtnl::Snapshot) -> bool {
     network.is_empty() && observed.is_complete()
 }
 
-/// Returns true if a pass would try nothing, but for what could not be read and may be as declared.
+/// Returns true if a pass would try nothing. Ignores objects that could not be read and may be as
+/// declared.
 fn is_idle(report: &dyn PassReport) -> bool {
     use ErrorClass::{Busy, Permission, Unknown};
     let mut is_idle = true;
@@ -89,12 +91,12 @@ fn is_idle(report: &dyn PassReport) -> bool {
 }
 
 impl Agent {
-    /// Says what [`apply`](Self::apply) would do. Changes nothing, and needs no privilege but to
-    /// read the journal.
+    /// Plans the changes that [`apply`](Self::apply) would make. Changes nothing. The only
+    /// privilege it needs is to read the journal.
     ///
     /// # Errors
     ///
-    /// When that is not known.
+    /// Fails if the changes cannot be determined.
     pub fn plan(&self, declared: &Declared) -> Result<Plan> {
         let state = self.readable_state(&declared.options)?;
         let mut plan = self.planned_now(declared, state.as_ref())?;
@@ -104,24 +106,25 @@ impl Agent {
         Ok(plan)
     }
 
-    /// Returns the graph of a file, and how each vertex stands. Runs the checks of its commands.
+    /// Returns the graph of a file, with each vertex's state. Runs the checks of the file's
+    /// commands.
     ///
     /// # Errors
     ///
-    /// When that is not known.
+    /// Fails if the states cannot be determined.
     pub fn graph(&self, declared: &Declared) -> Result<Snapshot> {
         let state = self.readable_state(&declared.options)?;
         let plan = self.planned_now(declared, state.as_ref())?;
         plan.check(declared, world_vertices(declared, self)?, state.as_ref())
     }
 
-    /// Says who owns the objects that a question is about, what is declared of them, and what a pass
-    /// would do; also what became of what other hosts export. Without a file the last two are left
-    /// out.
+    /// Explains the objects in `query`: who owns them, how they are declared, and what a pass would
+    /// do. Also returns which exports of other hosts were accepted. Without a file, only the owners
+    /// are known.
     ///
     /// # Errors
     ///
-    /// When that is not known.
+    /// Fails if this cannot be determined.
     pub fn why(
         &self,
         declared: Option<&Declared>,
@@ -146,13 +149,13 @@ impl Agent {
         }
     }
 
-    /// Returns what passes would do, with what other hosts export now.
+    /// Returns the plan with the current exports of other hosts.
     fn planned_now(&self, declared: &Declared, state: Option<&StateFile>) -> Result<Plan> {
         let (desired, _) = self.collect(declared, |_| Ok(()))?;
         self.planned(declared, &desired, |of| ledger(state, of))
     }
 
-    /// Returns what passes would do, but for files and commands. `ledger` opens a ledger to read.
+    /// Returns the plan without files and commands. `ledger` opens a ledger for reading.
     pub(crate) fn planned(
         &self,
         declared: &Declared,
@@ -165,7 +168,7 @@ impl Agent {
         let (mut settings, mut sections, mut verdicts) = (Vec::new(), Vec::new(), Vec::new());
         for part in declared.parts(desired, options) {
             let of = part.part();
-            // A copy, which the pass may write.
+            // A copy, because the pass may write to it.
             let owned = ledger(of.ledger)?.owned()?.into_iter();
             let mut copy = MemoryLedger::default();
             copy.commit_outcomes(owned.map(|(key, value)| (key, Claim::Ours(value))).collect())?;
@@ -197,8 +200,8 @@ impl Agent {
         Ok(Plan { network, observed, settings, sections, snapshot: None, verdicts })
     }
 
-    /// Returns the journal, for what only reads. Where no directory is usable the ledger is empty,
-    /// and a note says so.
+    /// Returns the journal for a reader. If no directory is usable, returns `None`, which stands
+    /// for an empty ledger, and notes this.
     fn readable_state(&self, options: &Options) -> Result<Option<StateFile>> {
         let found = self.find_state_file(options)?;
         if found.is_none() {
@@ -227,8 +230,8 @@ fn verdict(is_converged: bool, is_empty: bool) -> Result<Verdict, Failure> {
     }
 }
 
-/// Returns the vertices of the world, if the file has `[world]`: what it collects is in the plan,
-/// and what it exports is compared with what is exported.
+/// Returns the world's vertices, if the file has `[world]`. The plan already has the collected
+/// routes. The exports are compared with those in the store.
 fn world_vertices(declared: &Declared, agent: &Agent) -> Result<Option<WorldVertices>> {
     let Some(named) = &declared.file.settings.world else {
         return Ok(None);
@@ -248,7 +251,7 @@ fn world_vertices(declared: &Declared, agent: &Agent) -> Result<Option<WorldVert
     }))
 }
 
-/// Returns a ledger to read.
+/// Returns a ledger for reading.
 fn ledger(state: Option<&StateFile>, of: LedgerOf) -> Result<Box<dyn Ledger + Send>> {
     Ok(match state {
         Some(state) => Box::new(state.read_ledger(of)?),

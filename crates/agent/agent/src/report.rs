@@ -1,4 +1,4 @@
-//! The report of a pass in words and as records, whatever the source.
+//! The report of a pass as text and as JSON, for any source.
 
 mod network;
 mod setting;
@@ -14,76 +14,76 @@ use crate::status::StatusCounts;
 
 pub(crate) use network::{NamespaceError, NamespaceReport, Preliminary};
 
-/// The report of a pass over a part, or why it could not run.
+/// The report of a part's pass, or the reason why it could not run.
 pub(crate) type SectionResult = Result<Box<dyn PassReport>>;
 
-/// The report of a pass, in words. All that prints reports, plans and events goes through it.
+/// The report of a pass as text. All output of reports, plans and events goes through this trait.
 pub trait PassReport: Report + Send {
     /// Calls `visit` for each op, in the order in which a reader should see them.
     fn ops(&self, visit: &mut dyn FnMut(&dyn OpText));
 
-    /// Calls `visit` for each object whose owner has changed, or has not although one would think so.
+    /// Calls `visit` for each object whose owner has changed, or unexpectedly has not.
     fn ownership(&self, visit: &mut dyn FnMut(OwnershipRecord)) {
         self.members().iter().for_each(|it| it.ownership(visit));
     }
 
-    /// Returns the foreign objects on keys that are declared.
+    /// Returns the foreign objects whose keys are declared.
     fn conflicts(&self) -> Vec<ConflictRecord> {
         self.members().into_iter().flat_map(PassReport::conflicts).collect()
     }
 
-    /// Returns what the author of the declaration should know of.
+    /// Returns notes for the author of the declaration.
     fn notices(&self) -> Vec<String> {
         self.members().into_iter().flat_map(PassReport::notices).collect()
     }
 
-    /// Returns what could not be read whole, and why the pass could not end.
+    /// Returns the errors of incomplete reads, and the reason why the pass could not end.
     fn errors(&self) -> Vec<String> {
         self.members().into_iter().flat_map(PassReport::errors).collect()
     }
 
-    /// Returns the devices that the pass knew, if it was over the network.
+    /// Returns the devices that the pass observed, or `None` if it was not over the network.
     #[doc(hidden)]
     fn devices(&self) -> Option<&Devices> {
         self.members().into_iter().find_map(PassReport::devices)
     }
 
-    /// Returns the reports of which this one is made.
+    /// Returns the reports that this one joins.
     #[doc(hidden)]
     fn members(&self) -> Vec<&dyn PassReport> {
         Vec::new()
     }
 }
 
-/// An op of a report, in words.
+/// An op of a report, as text.
 pub trait OpText {
-    /// Returns what it does: `create`, `update` or `delete`.
+    /// Returns the action: `create`, `update` or `delete`.
     fn action(&self) -> &'static str;
 
-    /// Returns the kind of its object.
+    /// Returns the object's kind, such as `route`.
     fn kind(&self) -> &'static str;
 
-    /// Returns its outcome.
+    /// Returns the op's result: applied, failed, declined or pending.
     fn outcome(&self) -> Outcome;
 
-    /// Returns it as a command, or the words for one.
+    /// Returns the op as a command, or as words if there is no command.
     fn command(&self) -> String;
 
-    /// Returns why it is to be done.
+    /// Returns the reason for the op.
     fn reason(&self) -> String;
 
-    /// Returns why it was not done; empty if it was.
+    /// Returns why the op was not done, or an empty text if it was.
     fn why(&self) -> String;
 
-    /// Returns its line: a sign, the object, and the reason.
+    /// Returns the op's line: a sign, the object, and the reason.
     fn text(&self) -> String;
 
-    /// Returns what it is for `ip -batch`: a comment, unless `ip` has commands for it.
+    /// Returns the op as a line for `ip -batch`: a comment, unless `ip` has commands for it.
     fn batch(&self) -> String {
         format!("# {}\n", self.command())
     }
 
-    /// Returns what a failure is, if it has failed.
+    /// Returns the failure, or `None` if the op has not failed.
     fn failure(&self) -> Option<FailureRecord> {
         match self.outcome() {
             Outcome::Failed(class) | Outcome::Declined(class) => {
@@ -95,20 +95,20 @@ pub trait OpText {
     }
 }
 
-/// An op of a source that has no words of its own.
+/// An op of a source without a text form of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Op {
-    /// What it does: `create`, `update` or `delete`.
+    /// The action: `create`, `update` or `delete`.
     pub action: &'static str,
-    /// The kind of its object.
+    /// The object's kind, as in `kind` of JSON output.
     pub kind: &'static str,
-    /// Its object.
+    /// The object as text, as lines and commands show it.
     pub object: String,
-    /// Why it is to be done.
+    /// The reason for the op.
     pub reason: String,
-    /// What became of it.
+    /// The op's result: applied, failed, declined or pending.
     pub outcome: Outcome,
-    /// Why it was not done; empty if it was.
+    /// Why the op was not done. Empty if it was.
     pub why: String,
 }
 
@@ -159,7 +159,7 @@ struct OpRecord {
 }
 
 impl OpRecord {
-    /// The reason of one that is pending is why it waits.
+    /// The reason of a pending op is why it waits.
     fn new(op: &dyn OpText) -> OpRecord {
         OpRecord {
             op: op.action(),
@@ -174,8 +174,7 @@ impl OpRecord {
     }
 }
 
-/// Returns an op of a plan as JSON: with the reason why it is to be done, or why that is not possible
-/// yet.
+/// Returns an op of a plan as JSON, with the reason for the op, or why it is not possible yet.
 pub fn planned_op(op: &dyn OpText) -> impl Serialize + use<> {
     let reason = op.failure().map_or_else(|| op.reason(), |failure| failure.message);
     OpRecord { reason, failure: None, ..OpRecord::new(op) }
@@ -198,7 +197,7 @@ impl<T: Serialize, V: Fn(&mut dyn FnMut(T))> Serialize for List<T, V> {
     }
 }
 
-/// Returns the ops of a report whose outcome is wanted, as JSON.
+/// Returns the ops whose outcome is wanted, as JSON.
 pub fn ops(report: &dyn PassReport, is_wanted: fn(Outcome) -> bool) -> impl Serialize {
     List(
         move |visit: &mut dyn FnMut(OpRecord)| {
@@ -212,7 +211,7 @@ pub fn ops(report: &dyn PassReport, is_wanted: fn(Outcome) -> bool) -> impl Seri
     )
 }
 
-/// Returns the findings about ownership as JSON; those that last only if asked for.
+/// Returns the findings about ownership as JSON. Lasting ones are included only if `with_lasting`.
 pub fn ownership(report: &dyn PassReport, with_lasting: bool) -> impl Serialize {
     List(
         move |visit: &mut dyn FnMut(OwnershipRecord)| {
@@ -226,19 +225,20 @@ pub fn ownership(report: &dyn PassReport, with_lasting: bool) -> impl Serialize 
     )
 }
 
-/// Why an op has failed, as JSON.
+/// The reason why an op has failed, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct FailureRecord {
-    /// The operating system's number, if it has one.
+    /// The operating system's error number, if there is one.
     pub errno: Option<i32>,
-    /// What it means.
+    /// The failure in words.
     pub message: String,
-    /// What can be done about it.
+    /// The failure's class, which says how to handle it.
     pub class: ErrorClass,
     /// The declared form of an object that was stored with other values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub desired: Option<String>,
-    /// Its stored form, if it was stored; `None` unless there is a declared one.
+    /// The object's stored form, or `Some(None)` if it was not stored. `None` if there is no
+    /// declared form.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stored: Option<Option<String>>,
 }
@@ -246,34 +246,34 @@ pub struct FailureRecord {
 /// A rule of ownership that applied to an object, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct OwnershipRecord {
-    /// The name of the rule.
+    /// The rule's name, as JSON has it.
     pub rule: &'static str,
-    /// The kind of the object.
+    /// The object's kind, such as `route`.
     pub kind: &'static str,
-    /// The object.
+    /// The object as text.
     pub object: String,
-    /// The rule in words.
+    /// The rule in words, for this object.
     pub detail: String,
     /// A line for people, if the owner of the object has changed and the object has not.
     #[serde(skip)]
     pub line: Option<String>,
-    /// It lasts, and the object has a status.
+    /// True if the finding lasts and the object has a status.
     #[serde(skip)]
     pub lasts: bool,
 }
 
-/// A foreign object on a key that is declared, as JSON.
+/// A foreign object whose key is declared, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ConflictRecord {
     /// The kind of both objects.
     pub kind: &'static str,
-    /// What is desired.
+    /// The declared object as text.
     pub desired: String,
-    /// What is there.
+    /// The foreign object as text.
     pub foreign: String,
-    /// The fields that differ.
+    /// The names of the fields that differ.
     pub differs: Vec<&'static str>,
-    /// What is there, what differs, and what to write.
+    /// The foreign object, the differences, and the lines to write in the file.
     pub why: String,
 }
 
@@ -305,7 +305,7 @@ pub fn unfinished(report: &dyn PassReport) -> Vec<String> {
     lines
 }
 
-/// Returns why the state is not converged; `None` if it is.
+/// Returns why the state is not converged, or `None` if it is.
 pub fn verdict(report: &dyn PassReport) -> Option<String> {
     let mut counts = StatusCounts { conflict: report.conflicts().len(), ..StatusCounts::default() };
     report.ops(&mut |op| match op.outcome() {
@@ -316,7 +316,7 @@ pub fn verdict(report: &dyn PassReport) -> Option<String> {
     (!report.converged()).then(|| verdict_of(counts, report.errors()))
 }
 
-/// Returns why the state is not converged, by the numbers of objects and by what went wrong.
+/// Returns why the state is not converged, from the numbers of objects and the errors.
 pub(crate) fn verdict_of(counts: StatusCounts, errors: impl IntoIterator<Item = String>) -> String {
     let mut parts = counts.words();
     parts.extend(errors);
@@ -333,7 +333,7 @@ pub(crate) fn has_applied(report: &dyn PassReport) -> bool {
     has_applied
 }
 
-/// Returns true if a pass has changed an object, or its owner.
+/// Returns true if a pass has changed an object or its owner.
 pub(crate) fn changes_anything(report: &dyn PassReport) -> bool {
     let mut changes = has_applied(report);
     report.ownership(&mut |change| changes |= change.line.is_some());

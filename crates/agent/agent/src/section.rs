@@ -1,4 +1,4 @@
-//! The sections that a user's crate adds to those of the file.
+//! Sections that a user's crate adds to the file's own.
 
 use std::sync::Arc;
 
@@ -11,40 +11,40 @@ use crate::part::{AnyPart, Part, Ready};
 use crate::report::PassReport;
 use crate::state::LedgerOf;
 
-/// A section of the file that is a source of its own: `[[name]]`, or `[name]` for one table.
+/// A section of the file with a source of its own: `[[name]]`, or `[name]` for one table.
 ///
-/// The agent runs its source beside the others: in `apply`, `plan` and `watch`, with a ledger of its
-/// own in the journal, and a vertex of the section's name in the graph. A section that is not in
-/// the file is not managed: what it made stays.
+/// The agent runs the section's source beside the others in `apply`, `plan` and `watch`. The
+/// section has a ledger of its own in the journal, and a vertex of its name in the graph. A section
+/// that is not in the file is not managed, so its objects stay.
 pub trait Section: Send + Sync + 'static {
-    /// What it desires.
+    /// The desired state of the section, parsed.
     type Desired: Clone + Send + Sync + 'static;
-    /// The report of a pass.
+    /// The report of a pass over the section.
     type Report: PassReport + Sync + 'static;
     /// The source, which works in the agent's namespace.
     type Source: Source<Scope = Namespace, Desired = Self::Desired, Options = (), Report = Self::Report>
         + Send
         + 'static;
 
-    /// Returns its name in the file.
+    /// Returns the section's name in the file.
     fn name(&self) -> &'static str;
 
-    /// Turns the elements of the section into what is desired.
+    /// Turns the section's elements into a desired state.
     ///
     /// # Errors
     ///
-    /// What is wrong, each with its place. The file is refused then.
+    /// Returns each mistake with its place. trueup then refuses the file.
     fn parse(&self, elements: &[OwnElement]) -> Result<Self::Desired, Vec<Diagnostic>>;
 
-    /// Makes a source.
+    /// Makes a new source, for one run or one loop.
     fn source(&self) -> Self::Source;
 
-    /// True if the ledger's records are about what outlives a boot, such as files.
+    /// Returns true if the ledger's records are about objects that outlive a boot, such as files.
     fn outlives_boots(&self) -> bool {
         false
     }
 
-    /// True if it runs after the network, whether or not that has succeeded.
+    /// Returns true if the section runs after the network, even after a failure of the network.
     fn is_after_network(&self) -> bool {
         false
     }
@@ -54,7 +54,7 @@ fn part(section: &impl Section) -> Part {
     Part::of_section(section.name(), section.outlives_boots(), section.is_after_network())
 }
 
-/// A section that a user's crate has added.
+/// A section from a user's crate, without its types.
 pub(crate) trait AnySection: Send + Sync {
     fn part(&self) -> Part;
 
@@ -83,7 +83,7 @@ impl<S: Section> AnySection for Arc<S> {
     }
 }
 
-/// The sections that users' crates have added. Clones share them.
+/// The sections from users' crates. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Sections(Vec<Arc<dyn AnySection>>);
 
@@ -94,17 +94,17 @@ impl Sections {
         self
     }
 
-    /// Returns their names in the file.
+    /// Returns the sections' names in the file.
     pub(crate) fn names(&self) -> Vec<&'static str> {
         self.0.iter().map(|it| it.part().name).collect()
     }
 
-    /// Returns their ledgers.
+    /// Returns the sections' ledgers.
     pub(crate) fn ledgers(&self) -> impl Iterator<Item = LedgerOf> {
         self.0.iter().map(|it| it.part().ledger)
     }
 
-    /// Returns the part of one of them, with what its elements desire.
+    /// Returns a section's part, with the desired state of its elements.
     pub(crate) fn parse(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Sources that run in loops, whatever they are sources of.
+//! Sources that run in loops, without their types.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -9,44 +9,44 @@ use trueup_graph::{SourceVertex, Vertex};
 use trueup_loop::{Error, Events, Handle, ObjectStatus, Revision, Stats};
 use trueup_reconcile::{OpKey, Source};
 
-/// A desired state, which its source alone knows.
+/// A desired state. Only its source knows the type.
 pub(crate) type AnyDesired = Arc<dyn Any + Send + Sync>;
 
 /// A source that runs in a loop.
 pub(crate) trait AnySource: Send + Sync {
-    /// Returns the loop's handle, which its source alone knows.
+    /// Returns the loop's handle. Only the source knows its type.
     fn handle(&self) -> &dyn Any;
 
     fn vertex(&self) -> Box<dyn Vertex>;
 
-    /// Returns how its loop has ended; `None` while it runs.
+    /// Returns the loop's result, or `None` while it runs.
     fn ended(&self) -> Option<Result<(), Error>>;
 
     fn is_ended(&self) -> bool;
 
-    /// Returns false if it has not ended after that time.
+    /// Waits for the loop's end. Returns false if it still runs after `within`.
     fn wait_ended(&self, within: Duration) -> bool;
 
     fn stop(&self);
 
-    /// Requests a full pass, without a wait for it.
+    /// Requests a full pass, and does not wait for it.
     fn force(&self);
 
-    /// Requests a pass over what may have changed.
+    /// Requests a pass over objects that may have changed.
     fn look(&self);
 
-    /// Has no pass run until [`resume`](Self::resume). Fails if the current one goes on for too
-    /// long, or the loop has ended.
+    /// Prevents passes until [`resume`](Self::resume). Fails if the current pass takes longer than
+    /// `within`, or if the loop has ended.
     fn pause(&self, within: Duration) -> Result<(), Error>;
 
     fn resume(&self);
 
-    /// Replaces the desired state; `None` if the loop has ended.
+    /// Replaces the desired state. Returns `None` if the loop has ended.
     fn set_desired(&self, desired: AnyDesired) -> Option<Revision>;
 
     fn stats(&self) -> Stats;
 
-    /// Returns for how long it has been running the current pass.
+    /// Returns how long the current pass has been running, or `None` if there is none.
     fn busy(&self) -> Option<Duration>;
 
     fn status(&self, key: OpKey) -> Option<ObjectStatus>;
@@ -96,7 +96,7 @@ where
     }
 
     fn look(&self) {
-        // One that has ended needs none.
+        // A loop that has ended needs no change.
         let _ended = SourceVertex::handle(self).change(|_| {});
     }
 
@@ -105,7 +105,7 @@ where
     }
 
     fn resume(&self) {
-        // One that has ended is not paused.
+        // A loop that has ended is not paused.
         let _ended = SourceVertex::handle(self).resume();
     }
 

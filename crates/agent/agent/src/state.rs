@@ -1,5 +1,4 @@
-//! The state directory: a journal for each namespace and agent, in which the sources keep their
-//! ledgers.
+//! The state directory. It has a journal for each namespace and agent, with the sources' ledgers.
 
 mod directory;
 mod domains;
@@ -27,16 +26,16 @@ pub use self::directory::{directories, existing};
 pub(crate) use self::directory::{ignored_runtime_directory, is_unsafe, make, no_state_directory};
 pub(crate) use self::shared_ledger::{SharedLedger, State};
 
-/// A source that has a ledger.
+/// The owner of a ledger: a source, the graph, the world or a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LedgerOf {
     Network,
     Settings,
-    /// The refreshes that are pending, which outlive a boot.
+    /// The pending refreshes, which outlive a boot.
     Graph,
-    /// Which grants were seen last, which outlives a boot.
+    /// The grants that were seen last, which outlive a boot.
     World,
-    /// A section that a user's crate has added.
+    /// A section from a user's crate.
     Section {
         name: &'static str,
         is_lasting: bool,
@@ -44,7 +43,7 @@ pub(crate) enum LedgerOf {
 }
 
 impl LedgerOf {
-    /// True if its records can outlive a boot.
+    /// True if the ledger's records can outlive a boot.
     fn is_lasting(self) -> bool {
         match self {
             LedgerOf::Graph | LedgerOf::World => true,
@@ -68,30 +67,30 @@ impl LedgerOf {
 /// The key of the random id in the ledger of the world.
 const WORLD_ID: &[u8] = b"id";
 
-/// The extension of journals.
+/// The extension of a journal's file name, without the dot.
 pub const EXTENSION: &str = "journal";
 
-/// What tells an agent from others in its namespace.
+/// The identity of an agent among those of its namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Agent {
     pub(crate) marker: u8,
-    /// The name of its domain, if it has one.
+    /// The domain's name. `None` if it has no name.
     pub(crate) domain: Option<String>,
 }
 
-/// What tells a namespace from others.
+/// The identity of a namespace.
 #[derive(Clone, Debug)]
 pub(crate) struct NamespaceKey {
-    /// In this boot: another namespace can have the same cookie after it.
+    /// Unique in this boot. After a reboot another namespace can have the same cookie.
     pub(crate) cookie: u64,
-    /// The name that `ip netns` gave it, if it has one: in all boots.
+    /// The name from `ip netns`, if there is one. It holds in all boots.
     pub(crate) name: Option<String>,
 }
 
-/// The cookie of the first namespace of a boot, the host's own.
+/// The cookie of a boot's first namespace, the host's own.
 const FIRST_NAMESPACE: u64 = 1;
 
-/// The journal of one agent in a namespace, in a directory.
+/// The place of an agent's journal for one namespace, in a state directory.
 #[derive(Clone, Debug)]
 pub struct StateFile {
     directory: PathBuf,
@@ -104,7 +103,7 @@ impl Agent {
         Agent { marker: options.protocol(), domain: options.domain().name.clone() }
     }
 
-    /// Returns the agent whose journal has this name, and the cookie of its namespace.
+    /// Returns the agent and the namespace's cookie from a journal's file name.
     fn of_file(name: &OsStr) -> Option<(u64, Agent)> {
         let stem = name.to_str()?.strip_suffix(EXTENSION)?.strip_suffix('.')?;
         let (cookie, agent) = stem.strip_prefix("netns-")?.split_once('-')?;
@@ -119,13 +118,13 @@ impl Agent {
 impl NamespaceKey {
     /// # Errors
     ///
-    /// When the kernel cannot be asked.
+    /// Fails if the kernel cannot be asked.
     pub(crate) fn of(namespace: &Namespace) -> Result<NamespaceKey> {
         Ok(NamespaceKey { cookie: namespace.cookie()?, name: namespace.name() })
     }
 
-    /// Returns the scope of records about the host's files, of commands, and of other hosts. They
-    /// outlive a boot if the namespace can be told from others after it.
+    /// Returns the scope of records about the host's files, commands, and other hosts. They outlive
+    /// a boot if the namespace can be recognized after it.
     fn lasting_scope(&self, boot_id: &str) -> LedgerScope {
         match &self.name {
             Some(name) => LedgerScope::of_all_boots(format!("netns {name}")),
@@ -148,15 +147,14 @@ impl fmt::Display for Agent {
 }
 
 impl StateFile {
-    /// Finds the place for an agent in a namespace. It is in the directory that
-    /// was given; or in the first of the usual ones that has its journal; or else in the first of
-    /// them that is, or can be made, writable. A reader decides as a writer does. Makes no
-    /// directory.
+    /// Finds the journal's place for an agent in a namespace. If `given` is `None`, this is the
+    /// first usual directory with the agent's journal, or else the first usual directory that is
+    /// writable or can be made. A reader and a writer choose the same place. Makes no directory.
     ///
     /// # Errors
     ///
-    /// When another user could change a directory; when it cannot be known whether one of the usual
-    /// directories has the journal.
+    /// Fails if another user could change a directory, or if it is unknown whether a usual
+    /// directory has the journal.
     pub(crate) fn find(
         given: Option<&Path>,
         namespace: &NamespaceKey,
@@ -180,8 +178,8 @@ impl StateFile {
         Ok(places.into_iter().find(|place| is_usable(&place.directory)))
     }
 
-    /// Returns the journals of all agents in a namespace that are in this directory, in order. What
-    /// cannot be listed has none.
+    /// Returns the journals of all agents of this namespace in this directory, in order. Empty if
+    /// the directory cannot be listed.
     pub(crate) fn of_all_agents(&self) -> Vec<StateFile> {
         let mut all = self.of_directory();
         all.retain(|it| it.namespace.cookie == self.namespace.cookie);
@@ -189,7 +187,7 @@ impl StateFile {
         all
     }
 
-    /// Returns the journals in this directory. What cannot be listed has none.
+    /// Returns the journals in this directory. Empty if it cannot be listed.
     #[expect(
         clippy::disallowed_methods,
         reason = "names alone: each journal is opened by way of `trueup_path`"
@@ -211,7 +209,7 @@ impl StateFile {
         journals.collect()
     }
 
-    /// Returns true if the journal, or the lock of a process that writes it, exists.
+    /// Returns true if the journal exists, or the lock of a process that writes it.
     fn is_in_use(&self) -> Result<bool> {
         let Some(folder) = existing(&self.directory)? else {
             return Ok(false);
@@ -234,16 +232,16 @@ impl StateFile {
         Ok(false)
     }
 
-    /// Returns its directory.
+    /// Returns the directory of the journal.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Reads a ledger without a lock. A missing journal is empty.
+    /// Reads a ledger without a lock. If the journal is missing, the ledger is empty.
     ///
     /// # Errors
     ///
-    /// When the journal cannot be read or is damaged.
+    /// Fails if the journal cannot be read or is damaged.
     pub(crate) fn read_ledger(&self, of: LedgerOf) -> Result<JournalLedger> {
         let file = self.file();
         let journal =
@@ -256,23 +254,24 @@ impl StateFile {
         Ok(ledger)
     }
 
-    /// Returns the id of the state in the world; none if no process has needed one.
+    /// Returns the random id that identifies this state in the world. `None` if no process has
+    /// needed one.
     ///
     /// # Errors
     ///
-    /// When the journal cannot be read or is damaged.
+    /// Fails if the journal cannot be read or is damaged.
     pub fn world_id(&self) -> Result<Option<String>> {
         let known = self.read_ledger(LedgerOf::World)?.last_applied(WORLD_ID)?;
         Ok(known.map(String::from_utf8).transpose()?)
     }
 
-    /// Locks the journal and reads it. Writes nothing to it, but for records of an earlier boot: also
-    /// those of `sections`.
+    /// Locks the journal and reads it. Writes only the records of an earlier boot, including those
+    /// of `sections`.
     ///
     /// # Errors
     ///
-    /// When another process holds it for longer than a second; when it cannot be opened or is
-    /// damaged.
+    /// Fails if another process holds the journal for longer than a second, or if it cannot be
+    /// opened or is damaged.
     pub(crate) fn claim(self, sections: impl Iterator<Item = LedgerOf>) -> Result<State> {
         let boot_id = boot_id()?;
         make(&self.directory)?;
@@ -290,7 +289,7 @@ impl StateFile {
         Ok(journal.ledger(&of.name(), &scope)?)
     }
 
-    /// Returns the path of the journal.
+    /// Returns the journal's path.
     pub(crate) fn file(&self) -> PathBuf {
         self.directory.join(self.name())
     }
@@ -302,11 +301,12 @@ impl StateFile {
 }
 
 impl State {
-    /// Returns an id that is random, and stays the same as long as the records of the world do.
+    /// Returns the random id that identifies this state in the world. It stays the same as long as
+    /// the world's records do.
     ///
     /// # Errors
     ///
-    /// When the journal cannot be read or written.
+    /// Fails if the journal cannot be read or written.
     pub(crate) fn world_id(&self) -> Result<String> {
         Ok(self.with(|opened| {
             let new = opened.journal.id().map_err(LedgerError::new)?.to_string();
@@ -322,7 +322,7 @@ impl State {
     }
 }
 
-/// Returns an error of a journal with its remedy.
+/// Returns a journal's error with its remedy.
 pub(crate) fn describe_error(error: journal::Error, file: &Path) -> Error {
     let shown = file.display();
     if error.is_held() {
@@ -349,12 +349,12 @@ pub(crate) fn describe_error(error: journal::Error, file: &Path) -> Error {
     error!("cannot use the state file {shown}: {error}{remedy}")
 }
 
-/// Returns the remedy for an error of a journal, if one is known.
+/// Returns the remedy for a journal's error, or `None` if none is known.
 pub(crate) fn remedy(error: &journal::Error) -> Option<&'static str> {
     use ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     error.remedy().or_else(|| {
         let cause: &io::Error = std::error::Error::source(error)?.downcast_ref()?;
-        // The message of a file that another user could change has the remedy.
+        // If another user could change the file, the message already has the remedy.
         let refused = cause.get_ref().and_then(|error| error.downcast_ref());
         let is_forbidden = !refused.is_some_and(path::Error::is_refused)
             && matches!(cause.kind(), PermissionDenied | ReadOnlyFilesystem);

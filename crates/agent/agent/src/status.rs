@@ -1,4 +1,4 @@
-//! The statuses of objects: how many there are, and how they have changed, as text and as JSON.
+//! The statuses of objects: their number and their changes, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use trueup_loop::ObjectStatus;
 use trueup_reconcile::{Condition, ErrorClass, Status};
 
-/// The number of objects that are not in place, by what is the matter with them.
+/// The number of objects that are not in place, by condition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StatusCounts {
     pub failed: usize,
@@ -19,7 +19,7 @@ pub struct StatusCounts {
 }
 
 impl StatusCounts {
-    /// Adds up the counts of a loop, which are by kind as well.
+    /// Adds up a loop's counts, which are by kind and condition.
     pub fn of(counts: &BTreeMap<(&'static str, &'static str), usize>) -> StatusCounts {
         let mut sum = StatusCounts::default();
         for ((_, condition), number) in counts {
@@ -35,7 +35,7 @@ impl StatusCounts {
         sum
     }
 
-    /// Returns the words for each count that is not 0.
+    /// Returns each count that is not 0, in words.
     pub fn words(self) -> Vec<String> {
         let StatusCounts { failed, pending, conflict, contended, stored_otherwise } = self;
         let all = [
@@ -49,15 +49,15 @@ impl StatusCounts {
     }
 }
 
-/// A status, and what the loop knows of its object: the same as the view shows.
+/// A status, with the loop's data about its object. The view shows the same.
 #[derive(Clone, Debug)]
 pub struct StatusEntry {
     pub status: Arc<Status>,
-    /// When the object came to have a status.
+    /// The time when the object got a status.
     pub since: SystemTime,
-    /// How often its op has failed since it last succeeded.
+    /// The number of failures since the object's op last succeeded.
     pub tries: u32,
-    /// When its op is tried again at the latest.
+    /// The latest time of the op's next try. `None` if it waits for something else.
     pub next_try: Option<SystemTime>,
 }
 
@@ -69,26 +69,26 @@ impl From<ObjectStatus> for StatusEntry {
     }
 }
 
-/// How the statuses have changed.
+/// The changes of statuses since the last report.
 #[derive(Clone, Debug, Default)]
 pub struct StatusChanges {
-    /// The statuses that are new, or not what they were.
+    /// The new and the changed statuses.
     changed: Vec<StatusEntry>,
-    /// The former statuses of objects that have none any more.
+    /// The former statuses of objects that no longer have one.
     cleared: Vec<Arc<Status>>,
-    /// True if `changed` has every status that there is, because the changes are not known.
+    /// True if `changed` has all current statuses, because the changes are not known.
     is_snapshot: bool,
 }
 
 impl StatusChanges {
-    /// Returns these changes, in the order of the objects.
+    /// Returns these changes, sorted by object.
     pub fn new(mut changed: Vec<StatusEntry>, mut cleared: Vec<Arc<Status>>) -> Self {
         changed.sort_by(|one, other| id(&one.status).cmp(&id(&other.status)));
         cleared.sort_by(|one, other| id(one).cmp(&id(other)));
         StatusChanges { changed, cleared, is_snapshot: false }
     }
 
-    /// Returns every status, in place of changes that are not known.
+    /// Returns all current statuses, in place of unknown changes.
     pub fn snapshot(all: Vec<StatusEntry>) -> Self {
         StatusChanges { changed: all, cleared: Vec::new(), is_snapshot: true }
     }
@@ -97,7 +97,7 @@ impl StatusChanges {
         self.changed.is_empty() && self.cleared.is_empty() && !self.is_snapshot
     }
 
-    /// Returns a line for each.
+    /// Returns a line for each change.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         let many =
             "! too many objects changed at once to name each: all that are not in place follow";
@@ -110,7 +110,7 @@ impl StatusChanges {
         many.into_iter().chain(changed).chain(cleared)
     }
 
-    /// Returns the statuses that are new or changed, as JSON.
+    /// Returns the new and changed statuses, as JSON.
     pub fn changed(&self) -> impl Iterator<Item = EntryRecord<'_>> {
         self.changed.iter().map(|entry| EntryRecord {
             of: StatusRecord::new(&entry.status),
@@ -120,12 +120,12 @@ impl StatusChanges {
         })
     }
 
-    /// Returns the former statuses of objects that have none any more, as JSON.
+    /// Returns the former statuses of objects that no longer have one, as JSON.
     pub fn cleared(&self) -> impl Iterator<Item = StatusRecord<'_>> {
         self.cleared.iter().map(|status| StatusRecord::new(status))
     }
 
-    /// Returns true if every status is among [`changed`](Self::changed).
+    /// Returns true if [`changed`](Self::changed) has all current statuses.
     pub fn is_snapshot(&self) -> bool {
         self.is_snapshot
     }
@@ -135,13 +135,13 @@ fn id(status: &Status) -> (&str, &str) {
     (status.kind, &status.object)
 }
 
-/// Returns the line of a status.
+/// Returns a status as a line.
 pub fn status_text(status: &Status) -> String {
     let Status { kind, object, condition, .. } = status;
     format!("! {kind} {object}   ({condition})")
 }
 
-/// A status as JSON.
+/// A status as JSON: the kind, the object, the condition and its cause.
 #[derive(Serialize)]
 pub struct StatusRecord<'a> {
     kind: &'static str,
@@ -151,7 +151,7 @@ pub struct StatusRecord<'a> {
     cause: Cause<'a>,
 }
 
-/// A status as JSON, with what the loop knows of its object.
+/// A status as JSON, with the loop's data about its object.
 #[derive(Serialize)]
 pub struct EntryRecord<'a> {
     #[serde(flatten)]
@@ -184,7 +184,7 @@ impl StatusRecord<'_> {
             Condition::StoredOtherwise { stored } => {
                 Cause::StoredOtherwise { stored: stored.as_deref() }
             }
-            // There are no others yet.
+            // The type is open to further conditions, and has none so far.
             _ => Cause::Reason { reason: "" },
         };
         StatusRecord {
@@ -196,12 +196,12 @@ impl StatusRecord<'_> {
     }
 }
 
-/// Returns a number with its noun.
+/// Returns a number with its noun, which is `one` for 1 and `many` for others.
 pub fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-/// Returns the seconds since 1970, to the millisecond.
+/// Returns the seconds since 1970, rounded to milliseconds. 0 for an earlier time.
 pub fn seconds(time: SystemTime) -> f64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     (since.as_secs_f64() * 1e3).round() / 1e3

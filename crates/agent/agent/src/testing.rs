@@ -1,4 +1,4 @@
-//! A folder of a test's own.
+//! A folder for one test.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,6 +1,8 @@
-//! An agent that runs until it is stopped: the graph of a file, which is read again when it changes.
+//! An agent that runs until it is stopped. It runs a file's graph, and reads the file again when it
+//! changes.
 //!
-//! Other threads wait for the file and the namespace, the service manager, and scrapers of metrics.
+//! Other threads wait for changes of the file and the namespace, for the service manager, and for
+//! scrapers of metrics.
 
 mod collecting;
 mod contested;
@@ -54,25 +56,25 @@ pub use self::serve::Address;
 pub(crate) use self::serve::Server;
 pub use self::world_status::WorldStatus;
 
-/// The time that a pass, or a command, may take to end its step after a stop.
+/// The time that a pass or a command may take to end its step after a stop: 30 seconds.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How an agent runs.
+/// The settings of a running agent.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// How the loops run.
+    /// The settings of the loops.
     pub passes: trueup_loop::Config,
-    /// The most changes a second, and at once.
+    /// The limit of changes: a rate for each second, and a burst. `None` for no limit.
     pub budget: Option<Budget>,
-    /// Who may be able to write the file.
+    /// The users who may be able to write the file.
     pub writers: Writers,
-    /// Where metrics are served.
+    /// The address of the metrics. `None` to serve none.
     pub metrics: Option<Address>,
 }
 
 impl Default for Config {
-    /// Loops of default settings, no limit, files of ours alone, and no metrics.
+    /// Default settings of the loops, no limit of changes, only our own files, and no metrics.
     fn default() -> Config {
         Config {
             passes: trueup_loop::Config::default(),
@@ -90,32 +92,32 @@ impl Config {
         Config { passes, ..self }
     }
 
-    /// Sets the time from the end of a full pass to the next, at least.
+    /// Sets the shortest time from the end of a full pass to the next.
     #[must_use]
     pub fn with_interval(self, interval: Duration) -> Config {
         Config { passes: self.passes.with_interval(interval), ..self }
     }
 
-    /// Sets the most changes a second, and at once.
+    /// Sets the limit of changes: a rate for each second, and a burst. `None` removes the limit.
     #[must_use]
     pub fn with_budget(self, budget: Option<Budget>) -> Config {
         Config { budget, ..self }
     }
 
-    /// Sets who may be able to write the file.
+    /// Sets which users may be able to write the file.
     #[must_use]
     pub fn with_writers(self, writers: Writers) -> Config {
         Config { writers, ..self }
     }
 
-    /// Sets where metrics are served.
+    /// Sets the address of the metrics. `None` serves none.
     #[must_use]
     pub fn with_metrics(self, metrics: Option<Address>) -> Config {
         Config { metrics, ..self }
     }
 }
 
-/// An agent that has its file and its journal, and does not run yet.
+/// An agent with its file and its journal, before it runs.
 pub struct Watch {
     reloader: Reloader,
     file_watch: std::io::Result<FileWatch>,
@@ -123,11 +125,11 @@ pub struct Watch {
     sources: Sources,
     metrics: Option<Address>,
     handle: Handle,
-    // The last one to go, so that all is sent.
+    // Dropped last, so that all messages are sent.
     notifier_thread: NotifierThread,
 }
 
-/// What can be asked of an agent from any thread. Clones share it.
+/// Controls and observes an agent from any thread. Clones share it.
 #[derive(Clone)]
 pub struct Handle {
     loops: Loops,
@@ -136,49 +138,49 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Ends the agent: between two steps of a pass, and not within one. Reports that at once, after
-    /// what is being reported.
+    /// Ends the agent between two steps of a pass. Reports this after the report in progress,
+    /// before it returns.
     pub fn stop(&self) {
         self.end();
         self.reporter.stopping();
     }
 
-    /// Ends the agent as [`stop`](Self::stop), and reports that later: an observer may call it.
+    /// Ends the agent like [`stop`](Self::stop), and reports this later. An observer may call it.
     pub fn end(&self) {
         self.loops.stop();
     }
 
-    /// Returns false if it has not ended after that time.
+    /// Waits for the agent's end. Returns false if it still runs after `within`.
     pub fn wait_ended(&self, within: Duration) -> bool {
         self.loops.wait_ended(within)
     }
 
-    /// Has the file read again, also if it has not changed, and all of the state.
+    /// Reads the file again, even if it has not changed, and runs a full pass.
     pub fn reload(&self) {
         self.reload_request.send();
     }
 
-    /// Returns the counts of all loops in sum, and for the rest what holds for all.
+    /// Returns the loops' counts as sums. Other values are those that hold for all loops.
     pub fn stats(&self) -> Stats {
         self.loops.stats()
     }
 
-    /// Returns the objects that are not in place.
+    /// Returns the objects that are not in place, with their conditions.
     pub fn exceptions(&self) -> Vec<ObjectStatus> {
         self.loops.exceptions()
     }
 
-    /// Returns their numbers by kind and condition.
+    /// Returns the number of objects that are not in place, by kind and condition.
     pub fn exception_counts(&self) -> BTreeMap<(&'static str, &'static str), usize> {
         self.loops.exception_counts()
     }
 
-    /// Returns how the vertices stand, if there is more than the network.
+    /// Returns the state of each vertex. `None` if there is only the network.
     pub fn graph(&self) -> Option<Snapshot> {
         self.reporter.graph()
     }
 
-    /// Returns how the world stands, if the file has `[world]`.
+    /// Returns the state of the collection and the exports. `None` without `[world]`.
     pub fn world(&self) -> Option<WorldStatus> {
         self.reporter.world_status()
     }
@@ -188,7 +190,7 @@ impl Handle {
         self.reporter.is_current()
     }
 
-    /// Returns the metrics in the text format of Prometheus.
+    /// Returns the metrics in Prometheus' text format.
     fn page(&self) -> Option<String> {
         let (stats, counts) = (self.stats(), self.exception_counts());
         let (world, graph) = (self.world(), self.graph());
@@ -198,12 +200,12 @@ impl Handle {
 }
 
 impl Agent {
-    /// Reads a file and locks the journal, to run until it is stopped. `observer` is called with
-    /// each event.
+    /// Reads a file and locks the journal, to run until the agent is stopped. `observer` gets each
+    /// event.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, or the agent could not run.
+    /// Fails if the file cannot be read, or if the agent could not run.
     pub fn watch(
         self,
         path: &Path,
@@ -215,8 +217,8 @@ impl Agent {
 }
 
 impl Watch {
-    /// Reads a file and locks the journal of a namespace. The agent ends if the namespace's name
-    /// leads to another one. `observer` is called with each event.
+    /// Reads a file and locks a namespace's journal. If the namespace's name leads to another
+    /// namespace, the agent ends. `observer` gets each event.
     pub(crate) fn open(
         agent: Agent,
         path: &Path,
@@ -299,19 +301,19 @@ impl Watch {
         })
     }
 
-    /// Returns what can be asked of it, also before it runs.
+    /// Returns a handle, which also works before the agent runs.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Runs it until it has ended.
+    /// Runs the agent until it has ended.
     ///
     /// # Errors
     ///
-    /// When it cannot be started: nothing was changed. Why it could not go on.
+    /// Fails if the agent cannot be started, with nothing changed, or if it cannot go on.
     pub fn run(self) -> Result<()> {
         let Watch { reloader, file_watch, declared, sources, metrics, handle, .. } = self;
-        // Until the end.
+        // Held until the end.
         let _notifier_thread = self.notifier_thread;
         let Handle { loops, reporter, .. } = handle.clone();
         let in_force = reloader.in_force.clone();
@@ -338,7 +340,7 @@ impl Watch {
             None => None,
         };
         let graph = {
-            // What is reported meanwhile is about this file.
+            // Reports during this time are about this file.
             let mut locked = in_force.lock();
             let ledger = Box::new(reloader.maker.looping.state.ledger(LedgerOf::Graph));
             let around = Around {
@@ -376,7 +378,7 @@ impl Watch {
     }
 }
 
-/// Opens the world of a file: what is collected from it, and exported to it.
+/// Opens a file's world: its collection and its exports.
 fn join(
     named: &trueup_file::World,
     declared: &Declared,
@@ -404,7 +406,7 @@ fn join(
     Ok((collecting, Exporting::new(world, owner, named.ttl, reporter)))
 }
 
-/// Has the runs of files and commands reported.
+/// Returns a callback that reports the runs of files and commands.
 fn on_result(reporter: &Reporter, in_force: &InForce) -> OnResult {
     let (reporter, in_force) = (reporter.clone(), in_force.clone());
     Arc::new(move |name, result| {

@@ -1,5 +1,5 @@
 //! The world, as a file names it: the store of `[world]`, and the routes that `[[collect]]` makes
-//! of what other hosts export.
+//! of other hosts' exports.
 
 mod collect;
 mod grants;
@@ -26,15 +26,15 @@ pub(crate) use store::open_to_stay;
 pub use store::{Use, open};
 pub(crate) use surroundings::Surroundings;
 
-/// Called with the error when the store is another one than before.
+/// A callback for the error that the store is not the same one as before.
 pub(crate) type OnReplaced = Box<dyn Fn(&Error) + Send + Sync>;
 
-/// The name of the vertex of what is collected.
+/// The name of the collector's vertex.
 pub(crate) const COLLECTOR: &str = "collector";
-/// The name of the vertex of the exports.
+/// The name of the exporter's vertex.
 pub(crate) const EXPORTER: &str = "exporter";
 
-/// Returns the exports of a file.
+/// Returns a file's exports in the store's form.
 pub(crate) fn exports(declared: &[file::Export]) -> Vec<Export> {
     let exports = declared.iter().map(|it| Export {
         to: it.to.clone(),
@@ -43,7 +43,7 @@ pub(crate) fn exports(declared: &[file::Export]) -> Vec<Export> {
     exports.collect()
 }
 
-/// Returns true if the store has these exports, and no other that goes with a lease of this host.
+/// Returns true if the store has these exports, and no others with a lease of this host.
 pub(crate) fn is_exported(world: &World, exports: &[Export]) -> Result<bool, Error> {
     let mut own = world.exports()?;
     let are_there = exports.iter().all(|it| {
@@ -53,10 +53,10 @@ pub(crate) fn is_exported(world: &World, exports: &[Export]) -> Result<bool, Err
     Ok(are_there && own.values().all(|it| it.lease.is_none()))
 }
 
-/// Returns what tells this agent from others that say they are the same host: the machine, and the
-/// random id in its state directory, as two machines made of one image have the same
-/// machine id. A process that is started again is the same owner, and one process has the state at a
-/// time.
+/// Returns an id that differs between agents with the same host name. It consists of the machine id
+/// and the random id in the agent's state directory, because two machines from one image have the
+/// same machine id. A restarted process is the same owner. Only one process at a time has the
+/// state.
 pub fn owner(id: &str) -> String {
     let path = Path::new("/etc/machine-id");
     let machine = open_any(path).and_then(|file| read(path, &file, 1_024)).unwrap_or_default();

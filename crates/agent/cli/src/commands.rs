@@ -1,5 +1,5 @@
-//! The commands, one file each, and what they share: the file and the namespace of the command
-//! line.
+//! The commands, one file each, and their common steps: they read the file and the namespace of the
+//! command line.
 
 mod apply;
 mod doctor;
@@ -35,13 +35,13 @@ fn refuse_ip(common: &Common, command: &str) -> Result<()> {
     Ok(())
 }
 
-/// Makes the agent of the command line.
+/// Makes the agent for the command line's namespace and directory.
 fn agent(common: &Common) -> Result<Agent> {
     let agent = Agent::new(common.netns.as_ref(), common.state.clone())?;
     Ok(agent.on_note(|note| output::note(note)))
 }
 
-/// Notes what the author of a file should know the price of.
+/// Prints the file's cautions, about declarations with a risk.
 fn note_cautions(declared: &Declared) {
     declared.cautions().iter().for_each(output::note);
 }

@@ -1,9 +1,9 @@
-//! The agent as process 1 of a container. Each process there whose parent ends becomes a child of
-//! process 1, and stays in the process table until that waits for it.
+//! The agent as process 1 of a container. If a process there loses its parent, it becomes a child
+//! of process 1, and stays in the process table until process 1 waits for it.
 //!
-//! Waiting for any child would take the exit codes of commands away from those who wait for them. So
-//! process 1 starts the agent as a process of its own, passes signals on to it, waits for all that
-//! end, and ends with the agent.
+//! If the agent waited for any child, it would take the exit codes of commands away from the
+//! threads that wait for them. So process 1 starts the agent as a child, passes signals on to it,
+//! waits for all children, and ends with the agent.
 
 use std::env;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// The exit code of a process that a signal has ended, as shells count.
+/// The offset of the exit code of a process that a signal has ended, as shells count.
 const BY_SIGNAL: i32 = 128;
 
 /// True if this is process 1.
@@ -24,11 +24,11 @@ pub(crate) fn is_first() -> bool {
     getpid().is_init()
 }
 
-/// Runs this program again, with the same arguments, until it ends, and returns how it did. Fails
-/// if it cannot be started.
+/// Runs this program again, with the same arguments. Waits for its end, and returns its exit code.
+/// Fails if it cannot be started.
 #[expect(clippy::disallowed_methods, reason = "the program is the one that runs already")]
 pub(crate) fn run() -> Result<ExitCode> {
-    // Before it can end.
+    // Before the child can end.
     let mut signals =
         Signals::new([SIGCHLD, SIGHUP, SIGINT, SIGTERM]).context("cannot wait for signals")?;
     let mut arguments = env::args_os();
@@ -52,13 +52,13 @@ pub(crate) fn run() -> Result<ExitCode> {
             SIGHUP => Signal::HUP,
             _ => Signal::TERM,
         };
-        // It was not waited for yet, so the number is its own.
+        // The process was not waited for yet, so no other process has its number.
         let _may_have_ended = kill_process(agent, passed);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits for all children that have ended, and returns how the agent did if it is one of them.
+/// Waits for all children that have ended. If the agent is one of them, returns its exit status.
 fn reap(agent: Pid) -> Option<ExitStatus> {
     let mut ended = None;
     loop {

@@ -1,7 +1,7 @@
-//! `trueup`: makes the kernel's network state agree with a file. This file has the command line and
-//! the exit codes; the crates of the family do the work.
+//! `trueup`: makes the kernel's network state agree with a file. This crate has the command line
+//! and the exit codes; the family's other crates do the work.
 //!
-//! It is a program: the library has no API but its `main`, for tests that run it.
+//! This is a program. The library has no API except `main`, for tests that run it.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -53,7 +53,7 @@ struct Common {
 }
 
 impl Common {
-    /// Returns who may be able to write the file of the desired state.
+    /// Returns which users may be able to write the file of the desired state.
     fn writers(&self) -> Writers {
         if self.trust_file { Writers::Any } else { Writers::Ours }
     }
@@ -128,16 +128,16 @@ enum Command {
     },
 }
 
-/// The command failed, or its answer is not known.
+/// The exit code if the command failed, or if its answer is not known.
 const FAILED: u8 = 1;
 
-/// Runs the program with the arguments of the process.
+/// Runs the program with the arguments of the process. Returns its exit code.
 #[doc(hidden)]
 pub fn main() -> ExitCode {
     let Cli { command, common } = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are results; clap's own exit code for usage errors, 2, means
+            // Help and version are results. clap's own exit code for usage errors, 2, means
             // "changes pending" here.
             let printed = error.print();
             let is_lost = printed.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe);
@@ -145,9 +145,9 @@ pub fn main() -> ExitCode {
             return ExitCode::from(if failed { FAILED } else { 0 });
         }
     };
-    // Without a handler the signal kills the process, also in the middle of a pass. With one, a
-    // write beyond the limit for the size of files (RLIMIT_FSIZE) is an error as any other (EFBIG).
-    // Where there can be none, all is as it was.
+    // Without a handler the signal kills the process, even in the middle of a pass. With one, a
+    // write beyond the limit for the size of files (RLIMIT_FSIZE) is an ordinary error (EFBIG). If
+    // no handler can be set, the default stays.
     let _unhandled = signal_hook::flag::register(SIGXFSZ, Arc::default());
     let is_picture = matches!(common.format, Format::Dot | Format::Svg);
     let done = match command {

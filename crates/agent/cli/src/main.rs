@@ -1,4 +1,4 @@
-//! The program; the library of this package has its code.
+//! The program. Its code is in the library of this package.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

@@ -37,8 +37,8 @@ pub(crate) enum Format {
     Svg,
 }
 
-/// A writer whose every `write!` and `writeln!` gives one line, whatever the text in it: a command's
-/// output or a name has no line feed that stays one, nor anything else that a terminal obeys.
+/// A writer that makes one line of each `write!` and `writeln!`, whatever the text. It escapes line
+/// feeds and other control characters in names and in commands' output.
 struct Lines<W>(W);
 
 impl<W: Write> Write for Lines<W> {
@@ -61,9 +61,9 @@ impl<W: Write> Write for Lines<W> {
     }
 }
 
-/// Writes text of several lines, such as a document, whose writer has escaped what is from elsewhere.
+/// Writes text of several lines, such as a document. Its writer has escaped foreign text.
 pub(crate) fn write_lines(out: &mut dyn Write, text: impl Display) -> io::Result<()> {
-    // Through `write_all`, and in pieces, as it may be large.
+    // Uses `write_all`, in pieces, because the text may be large.
     struct Pieces<'a>(&'a mut dyn Write, io::Result<()>);
     impl fmt::Write for Pieces<'_> {
         fn write_str(&mut self, piece: &str) -> fmt::Result {
@@ -84,12 +84,12 @@ pub(crate) fn write_json(out: &mut dyn Write, of: &impl Serialize) -> io::Result
     writeln!(out)
 }
 
-/// Writes a result. A reader that went away does not want the rest: that is no error.
+/// Writes a result. It is no error if the reader is gone.
 pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     print_to_reader(write).map(drop)
 }
 
-/// Writes a result, and returns whether there is still a reader.
+/// Writes a result. Returns true if there is still a reader.
 pub(crate) fn print_to_reader(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<bool> {
@@ -101,13 +101,12 @@ pub(crate) fn print_to_reader(
     }
 }
 
-/// Prints a message that is no result, as one line.
+/// Prints a message that is not a result, as one line.
 pub(crate) fn note(what: impl Display) {
     write_stderr(format_args!("trueup: {}\n", clean(&what.to_string())));
 }
 
-/// Prints why a command failed; an error of a file in the form of compilers, whose lines are its
-/// own.
+/// Prints why a command failed. A file's error prints like a compiler's, with lines of its own.
 pub(crate) fn print_error(error: &Error) {
     let file = error.downcast_ref::<trueup_agent::Error>().and_then(trueup_agent::Error::file);
     match file.or_else(|| error.downcast_ref()) {
@@ -117,11 +116,11 @@ pub(crate) fn print_error(error: &Error) {
 }
 
 fn write_stderr(what: std::fmt::Arguments<'_>) {
-    // In one piece, because threads and processes share it. A failed write has no reader.
+    // In one piece, because threads and processes share it. A failed write cannot be reported.
     let _ = io::stderr().write_all(what.to_string().as_bytes());
 }
 
-/// A path in JSON. Bytes that are no text are replaced.
+/// A path in JSON. Bytes that are not UTF-8 are replaced.
 pub(crate) struct LossyPath<P>(pub(crate) P);
 
 impl<P: AsRef<Path>> Serialize for LossyPath<P> {

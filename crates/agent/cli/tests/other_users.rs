@@ -1,5 +1,5 @@
-//! What another user of the host tries with the files of `trueup apply` and `watch`. As root alone:
-//! the other user's files are given to user 4242.
+//! Attacks by another user of the host on the files of `trueup apply` and `watch`. They run only as
+//! root: user 4242 owns the other user's files.
 #![allow(clippy::unwrap_used)]
 
 #[allow(dead_code, reason = "shared with the tests of the walk")]
@@ -66,7 +66,7 @@ fn apply_and_watch_touch_nothing_through_a_link_of_another_user() {
     assert_eq!(code(&output), 0, "{output:?}");
     assert_eq!(owner_and_mode(&conf), (4_242, 0o644));
 
-    // By itself `watch` does not follow the link either.
+    // `watch` does not follow the link either.
     let mut watch = command(&stage, &["watch", "f.toml"]);
     watch.stdout(Stdio::null()).stderr(Stdio::null());
     let watch = Running(watch.spawn().unwrap());
@@ -86,7 +86,7 @@ fn apply_and_watch_touch_nothing_through_a_link_of_another_user() {
     };
     refused(&declared);
     assert_eq!(fs::read(&precious).unwrap(), b"precious");
-    // Of equal content, and when it is no longer declared.
+    // Neither with equal content, nor when it is no longer declared.
     fs::write(&precious, "new").unwrap();
     refused(&declared);
     refused("[[route]]\ndst = \"10.99.0.0/16\"\ntype = \"blackhole\"\n");

@@ -1,4 +1,4 @@
-//! The program starts. What it does is tested in `crates/test/e2e/tests/cli`.
+//! The program starts. `crates/test/e2e/tests/cli` tests its commands.
 
 use std::process::Command;
 

@@ -16,7 +16,7 @@ use crate::stage::{Stage, set_mode};
 
 const TRUEUP: &str = env!("CARGO_BIN_EXE_trueup");
 
-/// What a run came to.
+/// The exit code and output of a run.
 #[derive(Debug)]
 struct Ran {
     code: Option<i32>,
@@ -102,7 +102,7 @@ fn a_state_directory_that_another_user_can_change_is_refused() {
     assert!(ran.out.contains(words), "{ran:?}");
 }
 
-/// The attack as it was made: `ln -s /precious DIR/netns-COOKIE-116.journal.lock`, and `.new`.
+/// The attack as it was reported: `ln -s /precious DIR/netns-COOKIE-116.journal.lock`, and `.new`.
 #[test]
 fn a_link_in_the_place_of_a_state_file_truncates_nothing() {
     let stage = Stage::new();
@@ -137,7 +137,7 @@ fn a_link_in_the_place_of_a_state_file_truncates_nothing() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
 }
 
-/// As `su` leaves it in the environment.
+/// The environment is as `su` leaves it.
 #[test]
 fn the_runtime_directory_of_another_user_is_ignored() {
     let stage = Stage::new();

@@ -1,4 +1,4 @@
-//! Collects what TOML or JSON hold, in the order of the file: settings, objects of each kind,
+//! Collects the content of TOML or JSON in the order of the file: settings, objects of each kind,
 //! sysctls.
 
 use trueup_net::{Desired, NexthopMode};
@@ -22,14 +22,14 @@ pub(crate) struct Collector<'a> {
     cursor: Cursor<'a>,
     pub(crate) settings: Settings,
     nexthops: NexthopMode,
-    /// The keys at the top that were given.
+    /// The keys that were given at the top.
     given: Vec<&'static str>,
     /// The position of the value of `protocol`.
     protocol_at: usize,
-    /// The position of the first object with `adopt = false`.
+    /// The position of the first object with `adopt = false`. `None` if there is none.
     not_adopted: Option<usize>,
     sections: Vec<Section>,
-    /// The names of those that another crate reads.
+    /// The names of sections that another crate reads.
     own: &'a [&'static str],
     sysctls: Option<Sysctls>,
     faults: Vec<Fault>,
@@ -56,13 +56,13 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Returns true if nothing was declared.
+    /// Returns true if nothing was declared so far.
     pub(crate) fn is_empty(&self) -> bool {
         self.sections.iter().all(|section| section.opened().is_none())
             && !self.given.iter().any(|key| file_keys::DECLARING.contains(key))
     }
 
-    /// Takes a pair at the top of the file.
+    /// Takes a key at the top of the file with its value.
     pub(crate) fn pair(&mut self, key: Key<'a>, value: Value<'a>) -> Result<()> {
         if let Some((name, _)) = file_keys::find(&key.name) {
             return self.file_key(name, &key, &value);
@@ -89,7 +89,7 @@ impl<'a> Collector<'a> {
         Ok(())
     }
 
-    /// True if it names a section that another crate reads, which may be one table.
+    /// True if the key names a section that another crate reads. Such a section may be one table.
     pub(crate) fn is_own(&self, key: &Key<'_>) -> bool {
         self.own.contains(&&*key.name)
     }
@@ -128,7 +128,7 @@ impl<'a> Collector<'a> {
         Ok(())
     }
 
-    /// Opens a section, or goes on with it, at a `[[header]]`.
+    /// Opens or continues a section at a `[[header]]`.
     pub(crate) fn header(&mut self, key: &Key<'a>) -> Result<()> {
         let section = self.section(key)?;
         if section.opened() == Some(Opened::AsList) {
@@ -144,7 +144,7 @@ impl<'a> Collector<'a> {
 
     /// Takes an object of a section that was opened before.
     pub(crate) fn element(&mut self, section: &str, value: Value<'a>) {
-        // Of a file with a fault in every line only the first ones are reported.
+        // If a file has a fault in every line, only the first ones are reported.
         if self.faults.len() > MAX_PROBLEMS {
             return;
         }
@@ -162,7 +162,7 @@ impl<'a> Collector<'a> {
     ///
     /// # Errors
     ///
-    /// When there is no such section.
+    /// Fails if there is no such section.
     pub(crate) fn section_name(&self, key: &Key<'_>) -> Result<&'static str> {
         self.position(key).map(|section| self.sections[section].name)
     }
@@ -186,7 +186,7 @@ impl<'a> Collector<'a> {
         fault(key.at, unknown("section", &key.name, "a file", &known))
     }
 
-    /// Takes the faults that were found, once all was read.
+    /// Takes the faults, once the whole file was read.
     pub(crate) fn take_faults(&mut self) -> Vec<Fault> {
         let mut faults = std::mem::take(&mut self.faults);
         if let Some(at) = self.not_adopted.filter(|_| self.settings.adopt) {
@@ -202,12 +202,12 @@ impl<'a> Collector<'a> {
         faults
     }
 
-    /// Finds the objects whose key an earlier one has.
+    /// Finds objects with the same key as an earlier one.
     pub(crate) fn duplicates(&self) -> Vec<Diagnostic> {
         self.sections.iter().flat_map(|section| section.elements.duplicates()).collect()
     }
 
-    /// Returns what was declared, with the locations.
+    /// Returns the declared values with their locations.
     pub(crate) fn finish(self) -> File {
         let mut file = File {
             settings: self.settings,
@@ -225,7 +225,7 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// Returns an empty section of each sort, and then one of each name in `own`.
+/// Returns an empty section for each sort, and then one for each name in `own`.
 fn sections(own: &[&'static str]) -> Vec<Section> {
     let others = [
         Section::new("export", &[], |read, file| {

@@ -1,4 +1,4 @@
-//! `[domain]`: the part of the namespace that the file speaks for.
+//! `[domain]`: the part of the namespace that the file manages.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -22,7 +22,7 @@ const KEYS: [&str; 9] = [
     "ledger_only",
 ];
 
-/// The length of the longest name, in bytes.
+/// The longest name, in bytes.
 const MAX_NAME: usize = 32;
 
 pub(crate) fn read(at: usize, table: &Table<'_>, tables: &TableNames) -> Result<Domain> {
@@ -59,7 +59,7 @@ pub(crate) fn read(at: usize, table: &Table<'_>, tables: &TableNames) -> Result<
     )
 }
 
-/// Returns the keys that are given.
+/// Returns the keys that differ from their defaults.
 pub(crate) fn write(domain: &Domain) -> Table<'static> {
     let mut table = Table::default();
     table.set_some("name", domain.name.as_ref().map(text));
@@ -91,7 +91,7 @@ fn span(range: &RangeInclusive<u32>) -> Node<'static> {
     parse::span_node(*range.start(), *range.end())
 }
 
-/// Reads a list, which has one item at least; `example` is one.
+/// Reads a list of at least one item. `example` is such an item.
 fn list<T>(
     fields: &Fields<'_>,
     key: &str,
@@ -109,7 +109,7 @@ fn list<T>(
     Ok(items.unwrap_or_default())
 }
 
-/// Reads what the domain is called: it becomes a part of the name of its journal.
+/// Reads the domain's name, which becomes a part of its journal's name.
 fn name(value: &Value<'_>) -> Result<String> {
     let name = parse::text(value, "a name, such as \"pods\"")?;
     if (1..=MAX_NAME).contains(&name.len())
@@ -121,7 +121,7 @@ fn name(value: &Value<'_>) -> Result<String> {
     fault(value.at, format!("`{name}` is no name of a domain: {remedy}"))
 }
 
-/// Reads the protocol of another writer, by its name or number.
+/// Reads another writer's protocol, by name or number.
 fn protocol(value: &Value<'_>, tables: &TableNames) -> Result<u8> {
     let Node::Text(name) = &value.node else {
         return parse::number(3..=u8::MAX)(value);
@@ -139,7 +139,7 @@ fn pattern(value: &Value<'_>) -> Result<InterfacePattern> {
     text.parse().or_else(|error: ParseError| fault(value.at, error.to_string()))
 }
 
-/// Reads a table, or two as `"FIRST-LAST"`.
+/// Reads a table, or a range of tables as `"FIRST-LAST"`.
 fn table_span(value: &Value<'_>, tables: &TableNames) -> Result<RangeInclusive<u32>> {
     if let Node::Text(text) = &value.node
         && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')

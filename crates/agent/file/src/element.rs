@@ -1,5 +1,5 @@
-//! An element of a section: a table of the file, read into its type and, if it is an object of the
-//! kernel, written back.
+//! An element of a section: a table of the file, read into its type. If it is an object of the
+//! kernel, it can be written back.
 
 use std::collections::BTreeSet;
 
@@ -10,50 +10,51 @@ use crate::parse;
 use crate::tables::TableNames;
 use crate::value::{Fault, Result, Table, Value};
 
-/// An element of a section, which shares its key with no other.
+/// An element of a section, with a key that is unique in the file.
 pub(crate) trait Element: Sized {
     /// The word for one element, with its article.
     const WITH_ARTICLE: &'static str;
-    /// The keys.
+    /// The names of the keys that the table may have.
     const KEYS: &'static [&'static str];
-    /// What the user may change if two have the same key.
+    /// The change that makes one of two elements with the same key valid.
     const REMEDY: &'static str = "another name";
-    /// What two elements of one file may not share.
+    /// The part that must differ between two elements of one file.
     type Key: Ord;
 
-    /// Reads an element.
+    /// Reads an element. Fails at the first wrong key or value.
     fn read(fields: &Fields<'_>) -> Result<Self>;
 
-    /// Returns the key.
+    /// Returns the element's unique key.
     fn key(&self) -> Self::Key;
 
-    /// Names the element by its sort and key, for messages.
+    /// Returns the element's sort and key in words, for messages.
     fn describe(&self) -> String;
 }
 
 /// An element that is an object of the kernel. Its keys are [`KEYS`](Element::KEYS) and `adopt`.
 pub(crate) trait FileObject: Element + Clone + PartialEq + 'static {
-    /// Writes the object, as far as there are keys for it.
+    /// Writes the object's properties that have keys.
     fn write(&self, table: &mut Table<'static>);
 
-    /// Returns the object without what only the kernel reports: marker, index, status.
+    /// Returns the object without properties that only the kernel reports: marker, index, status.
     fn authored(&self) -> Self;
 }
 
-/// The key of every object by which it becomes ours.
+/// The key that makes an existing object ours, for every kind.
 pub(crate) const ADOPT: &str = "adopt";
 
-/// The elements of a section in the order of the file.
+/// The elements of a section, in the order of the file.
 pub(crate) struct Declared<T> {
     pub(crate) elements: Vec<T>,
-    /// The location of each.
+    /// The location of each element.
     pub(crate) locations: Vec<Location>,
-    /// The positions of those with `adopt = true`.
+    /// The positions of the elements with `adopt = true`.
     pub(crate) adopted: BTreeSet<usize>,
 }
 
 impl<T: Element> Declared<T> {
-    /// Adds an element, which may have these keys beside its own. Returns its `adopt`, if given.
+    /// Adds an element, which may have the keys `more` beside its own. Returns its `adopt`, if
+    /// given.
     pub(crate) fn read(
         &mut self,
         value: &Value<'_>,
@@ -73,11 +74,11 @@ impl<T: Element> Declared<T> {
         Ok(adopt)
     }
 
-    /// Finds the elements whose key an earlier one has. The kernel, say, would hold one of the two,
-    /// by chance.
+    /// Finds elements with the same key as an earlier one. The kernel, for example, would hold one
+    /// of the two by chance.
     pub(crate) fn duplicates(&self) -> Vec<Diagnostic> {
         let mut order: Vec<usize> = (0..self.elements.len()).collect();
-        // Stable, so that of elements with one key the first in the file comes first.
+        // Stable, so that the first element in the file comes first among those with one key.
         order.sort_by_key(|position| self.elements[*position].key());
         let mut diagnostics = Vec::new();
         for same in order.chunk_by(|a, b| self.elements[*a].key() == self.elements[*b].key()) {
@@ -96,10 +97,10 @@ impl<T: Element> Declared<T> {
     }
 }
 
-/// The keys of an object; or its kind and key, and why a file cannot declare it.
+/// An object's keys. The error has its kind and key, and why a file cannot declare it.
 pub(crate) type Written = std::result::Result<Table<'static>, String>;
 
-/// Writes an object, if reading it back gives the same.
+/// Writes an object. Fails if reading it back would not give the same.
 pub(crate) fn write<T: FileObject>(object: &T, adopt: bool, tables: &TableNames) -> Written {
     let mut table = Table::default();
     object.write(&mut table);

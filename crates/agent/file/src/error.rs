@@ -8,11 +8,11 @@ use trueup_netlink::is_transient;
 
 use crate::location::Location;
 
-/// The number of diagnostics that one error lists.
+/// The most diagnostics that one error lists.
 pub(crate) const MAX_PROBLEMS: usize = 20;
 
-/// The reasons for which a file was refused. Its text has one line for each diagnostic, in the form
-/// `edge.toml:12:7: what is wrong, and what to write instead`.
+/// The reasons to refuse a file. The text has one line for each diagnostic, such as
+/// `edge.toml:12:7: ...`, with the problem and the text to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     file: String,
@@ -25,15 +25,14 @@ pub struct Error {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Diagnostic {
-    /// The location; `None` for the file as a whole.
+    /// The place in the file. `None` for the file as a whole.
     pub location: Option<Location>,
-    /// What is wrong, and what to write instead.
+    /// The problem, and the text to write instead.
     pub message: String,
 }
 
 impl Error {
-    /// Returns an error at a location of a file that was read, such as a device that does not
-    /// exist.
+    /// Returns an error at a location of a file that was read, such as a missing device.
     pub fn at(file: &str, location: Option<Location>, message: impl Into<String>) -> Error {
         Error::new(file, vec![Diagnostic { location, message: message.into() }])
     }
@@ -43,7 +42,7 @@ impl Error {
         let message = match error.kind() {
             io::ErrorKind::NotFound => "no such file".to_owned(),
             io::ErrorKind::IsADirectory => "is a directory: name a file in it".to_owned(),
-            // From a caller that opens regular files alone.
+            // From a caller that opens only regular files.
             io::ErrorKind::InvalidInput => {
                 format!("{error}: name one, or `-` and pass it on the standard input")
             }
@@ -53,7 +52,8 @@ impl Error {
         Error { is_transient, ..Error::at(file, None, message) }
     }
 
-    /// Returns the error of a file that could not be opened, as [`unreadable`](Self::unreadable).
+    /// Returns the error of a file that could not be opened. The text is that of
+    /// [`unreadable`](Self::unreadable).
     pub fn unopened(file: &str, error: &trueup_path::Error) -> Error {
         let error = match error.raw_os_error() {
             Some(number) => io::Error::from_raw_os_error(number),
@@ -62,8 +62,8 @@ impl Error {
         Error::unreadable(file, &error)
     }
 
-    /// Returns true if the file could not be read for lack of a resource that becomes free again,
-    /// such as a descriptor.
+    /// Returns true if the file could not be read for lack of a resource that may become free
+    /// again, such as a descriptor.
     pub fn is_transient(&self) -> bool {
         self.is_transient
     }
@@ -73,7 +73,8 @@ impl Error {
         &self.diagnostics
     }
 
-    /// Returns the error of a file with these faults, as those of a section that another crate reads.
+    /// Returns the error of a file with these faults, such as faults in a section that another
+    /// crate reads.
     pub fn new(file: &str, mut diagnostics: Vec<Diagnostic>) -> Error {
         diagnostics.sort_by_key(|diagnostic| diagnostic.location);
         let has_more = diagnostics.len() > MAX_PROBLEMS;

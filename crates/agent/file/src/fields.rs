@@ -8,9 +8,9 @@ use crate::suggest::unknown;
 use crate::tables::TableNames;
 use crate::value::{Key, Result, Table, Value, fault};
 
-/// A table of which every key is known.
+/// A table whose keys are all known.
 pub(crate) struct Fields<'t> {
-    /// The first byte of the table.
+    /// The byte of the file at which the table starts.
     pub(crate) at: usize,
     table: &'t Table<'t>,
     /// The names of routing tables.
@@ -22,7 +22,7 @@ impl<'t> Fields<'t> {
     ///
     /// # Errors
     ///
-    /// At the first key that is not among `keys`.
+    /// Fails at the first key that is not among `keys`.
     pub(crate) fn new(
         of: &str,
         at: usize,
@@ -50,7 +50,7 @@ impl<'t> Fields<'t> {
         Ok(Fields { at, table, tables })
     }
 
-    /// Returns the value of a key.
+    /// Returns the value of a key. `None` if the key is not given.
     pub(crate) fn get(&self, name: &str) -> Option<&'t Value<'t>> {
         self.table.iter().find(|(key, _)| key.name == name).map(|(_, value)| value)
     }
@@ -60,7 +60,7 @@ impl<'t> Fields<'t> {
         self.get(name).is_some()
     }
 
-    /// Iterates over all pairs.
+    /// Iterates over all pairs, in the order of the file.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &'t (Key<'t>, Value<'t>)> {
         self.table.iter()
     }
@@ -79,12 +79,12 @@ impl<'t> Fields<'t> {
         self.get(name).map(read).transpose().map_err(|fault| fault.in_key(name))
     }
 
-    /// Reads a key that is `true` or `false`, by default the latter.
+    /// Reads a boolean key. Its default is `false`.
     pub(crate) fn flag(&self, name: &str) -> Result<bool> {
         Ok(self.read(name, parse::flag)?.unwrap_or(false))
     }
 
-    /// Reads a key that must be given; `example` shows how to write it.
+    /// Reads a required key. `example` shows how to write it.
     pub(crate) fn required<T>(
         &self,
         name: &str,
@@ -103,7 +103,7 @@ impl<'t> Fields<'t> {
     }
 }
 
-/// True if it is the name of a section of objects.
+/// True if the name is the name of a section of objects.
 fn is_section(name: &str) -> bool {
     Kind::DECLARED.map(Kind::name).contains(&name)
         || ["file", "exec", "collect", "export"].contains(&name)

@@ -1,4 +1,4 @@
-//! A file as a whole: what it declares, and where.
+//! A whole file: its content with locations.
 
 use std::collections::BTreeMap;
 
@@ -13,28 +13,28 @@ use crate::location::{Location, Locations};
 use crate::settings::Settings;
 use crate::world::Export;
 
-/// A desired-state file: what it declares, and where.
+/// The content of a desired-state file, with locations.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct File {
-    /// The settings, which hold for all of it.
+    /// The settings for the whole file.
     pub settings: Settings,
-    /// The objects in the order of the file, routes in the order of their keys. They do not bear
+    /// The objects in the order of the file, routes in the order of their keys. They do not have
     /// the marker yet.
     pub desired: Desired,
-    /// The sysctls; `None` if they are unmanaged.
+    /// The sysctls. `None` if they are unmanaged.
     pub sysctl: Option<sysctl::Desired>,
-    /// What this host exports to others; `None` if its exports are unmanaged.
+    /// This host's exports to others. `None` if its exports are unmanaged.
     pub exports: Option<Vec<Export>>,
-    /// What this host takes from others.
+    /// The exports of others that this host collects. `None` without `[[collect]]`.
     pub collects: Option<Vec<Collect>>,
-    /// The files that have this content, mode and path; `None` if they are unmanaged.
+    /// The managed files. `None` if files are unmanaged.
     pub files: Option<Vec<ManagedFile>>,
-    /// The commands that run when something has changed; `None` without any.
+    /// The commands that run after a change. `None` without any.
     pub execs: Option<Vec<Exec>>,
-    /// The elements of sections that another crate reads, by their names.
+    /// The elements of sections that another crate reads, by the section's name.
     pub own_sections: BTreeMap<&'static str, Vec<OwnElement>>,
-    /// The location of each object.
+    /// The location of each object, for messages.
     pub locations: Locations,
 }
 
@@ -48,23 +48,23 @@ setters! { impl File {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct OwnElement {
-    /// Where it begins.
+    /// The place where the element begins.
     pub location: Location,
-    /// Its keys and values.
+    /// The element's keys and values.
     pub(crate) value: serde_json::Value,
 }
 
 impl OwnElement {
-    /// Reads its keys and values.
+    /// Reads the element's keys and values into a type.
     ///
     /// # Errors
     ///
-    /// When a key is missing, or has a value of another sort.
+    /// Fails if a key is missing, or has a value of another sort.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Diagnostic> {
         T::deserialize(&self.value).map_err(|error| self.fault(error.to_string()))
     }
 
-    /// Returns the diagnostic that something is wrong with it.
+    /// Returns a diagnostic with `message` at the element's place.
     pub fn fault(&self, message: impl Into<String>) -> Diagnostic {
         Diagnostic { location: Some(self.location), message: message.into() }
     }

@@ -11,12 +11,12 @@ pub(crate) const NEXTHOPS: &str = "nexthops";
 pub(crate) const DOMAIN: &str = "domain";
 pub(crate) const OWNERSHIP: &str = "ownership";
 pub(crate) const WORLD: &str = "world";
-/// The section whose elements are asked for by their places.
+/// The section whose elements can be looked up by position.
 pub(crate) const COLLECT: &str = "collect";
 pub(crate) const SYSCTL: &str = "sysctl";
 pub(crate) const SYSCTL_REVERT: &str = "sysctl_revert";
 
-/// Each of them with an example.
+/// All of these keys, each with an example.
 pub(crate) const ALL: [(&str, &str); 13] = [
     (PROTOCOL, "protocol = 116"),
     (PROTOCOL_IS_MINE, "protocol_is_mine = true"),
@@ -33,14 +33,13 @@ pub(crate) const ALL: [(&str, &str); 13] = [
     (SYSCTL_REVERT, "sysctl_revert = true"),
 ];
 
-/// Those that are tables and may be headers.
+/// The keys that are tables and may be headers.
 pub(crate) const TABLES: [&str; 4] = [OWNERSHIP, DOMAIN, WORLD, SYSCTL];
 
-/// Those with which a file declares something without any section: settings of the kernel, or a
-/// store to ask.
+/// The keys that declare something without any section: settings of the kernel, or a store to ask.
 pub(crate) const DECLARING: [&str; 2] = [SYSCTL, WORLD];
 
-/// Finds a key by name, and returns it with its example.
+/// Finds a key by name. Returns it with its example.
 pub(crate) fn find(name: &str) -> Option<(&'static str, &'static str)> {
     ALL.into_iter().find(|(known, _)| *known == name)
 }

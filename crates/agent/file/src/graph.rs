@@ -1,4 +1,4 @@
-//! What a file declares beside the network: `[[file]]` and `[[exec]]`, and the order between them.
+//! The declarations beside the network: `[[file]]` and `[[exec]]`, and their order.
 
 mod exec;
 mod managed_file;
@@ -12,7 +12,7 @@ pub use managed_file::{FileContent, ManagedFile};
 use crate::parse;
 use crate::value::{Result, Value, fault};
 
-/// The names of the two sections.
+/// The name of the section of files.
 pub(crate) const FILE: &str = "file";
 pub(crate) const EXEC: &str = "exec";
 
@@ -28,7 +28,7 @@ fn path(value: &Value<'_>) -> Result<PathBuf> {
         );
         return fault(value.at, message);
     }
-    // Without what says nothing, such as a second slash: one file has one path.
+    // Removes redundant parts, such as a second slash, so that one file has one path.
     let path: PathBuf = path.components().collect();
     let names_file = path.file_name().is_some() && !text.ends_with('/') && !text.ends_with("/.");
     if path.is_absolute() && names_file && !text.contains('\0') {
@@ -44,14 +44,14 @@ fn path(value: &Value<'_>) -> Result<PathBuf> {
 const AFTER: &str = "after";
 const ON: &str = "on";
 
-/// What a file or a command refers to.
+/// A reference from a file or a command to its predecessors.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NodeRef {
-    /// All of a section of the file, such as `route`.
+    /// A whole section of the file, such as `route`.
     Section(String),
-    /// The file of this name.
+    /// The file with this name.
     File(String),
-    /// The command of this name.
+    /// The command with this name.
     Exec(String),
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for NodeRef {
     }
 }
 
-/// Reads what a file or a command runs after, or is refreshed by.
+/// Reads the references to the predecessors of a file or a command.
 fn references(value: &Value<'_>) -> Result<Vec<NodeRef>> {
     let expected = "a list such as [ \"route\", \"file.resolv\" ]";
     parse::list(value, expected, |value| {

@@ -1,7 +1,7 @@
 //! JSON of the same shape as the TOML, one object at a time.
 //!
-//! serde_json reports no positions, but it lends the text of each value from the input: the
-//! position of a value is the distance between the two.
+//! serde_json reports no positions, but it borrows each value's text from the input. The value's
+//! position is the distance between the two.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,11 +12,11 @@ use serde_json::value::RawValue;
 
 use crate::value::{Fault, Key, MAX_DEPTH, Node, Result, Table, Value, fraction, too_deep};
 
-/// Reads one value alone.
+/// Reads a text that is one value.
 ///
 /// # Errors
 ///
-/// At the first violation of JSON.
+/// Fails at the first violation of JSON.
 pub(crate) fn value(text: &str) -> Result<Value<'_>> {
     let input = Input { text, is_sysctl: false };
     input.value(input.parse(text)?, MAX_DEPTH)
@@ -50,7 +50,7 @@ impl<'de> Deserialize<'de> for Pairs<'de> {
     }
 }
 
-/// A text that is read.
+/// A text being read.
 pub(crate) struct Input<'a> {
     pub(crate) text: &'a str,
     /// True within the one section whose tables may have any number of keys.
@@ -76,7 +76,7 @@ impl<'a> Input<'a> {
         Ok(Key { at, name })
     }
 
-    /// Reads a string literal; it is borrowed unless it has escapes.
+    /// Reads a string literal. The result is borrowed unless the literal has escapes.
     fn string(&self, literal: &'a str) -> Result<Cow<'a, str>> {
         match literal.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
             Some(inner) if !inner.contains('\\') => Ok(Cow::Borrowed(inner)),
@@ -121,7 +121,7 @@ fn number<'a>(text: &str) -> Node<'a> {
     }
 }
 
-/// Returns what is wrong with a text that is no JSON, without the place.
+/// Returns the problem of a text that is not JSON, without the place.
 fn message(error: &serde_json::Error) -> String {
     let placed = error.to_string();
     let message = match placed.rsplit_once(" at line ").map_or(&*placed, |parts| parts.0) {
@@ -134,8 +134,8 @@ fn message(error: &serde_json::Error) -> String {
     message.to_owned()
 }
 
-/// Returns the byte at a line and column of serde_json, which count bytes from 1 and name the last
-/// one read.
+/// Returns the byte for a line and a column of serde_json. Both count from 1, columns in bytes, and
+/// name the last byte read.
 fn position(text: &str, line: usize, column: usize) -> usize {
     let before = text.split_inclusive('\n').take(line.saturating_sub(1));
     let start: usize = before.map(str::len).sum();

@@ -1,6 +1,5 @@
-//! The kinds of objects that a file declares: one file each, with all that the format says of the
-//! kind. Which kinds there are, and how a desired state holds each, is said by the registry of
-//! `trueup_net`.
+//! The kinds of objects that a file declares. Each kind has one file with its whole format. The
+//! registry of `trueup_net` defines the kinds and their place in a desired state.
 
 mod address;
 mod link;
@@ -24,7 +23,7 @@ pub(crate) fn sections() -> Vec<Section> {
     sections
 }
 
-/// Returns the objects of each kind that is managed, as a file declares them.
+/// Returns the objects of each managed kind, as a file declares them.
 pub(crate) fn written(desired: &Desired) -> Vec<(Kind, WrittenObjects<'_>)> {
     let mut written = Vec::new();
     each_kind!(K => {
@@ -36,12 +35,12 @@ pub(crate) fn written(desired: &Desired) -> Vec<(Kind, WrittenObjects<'_>)> {
 
 type WrittenObjects<'d> = Box<dyn Iterator<Item = Written> + 'd>;
 
-/// How a file declares what a desired state has of the kind `K`.
+/// The form of kind `K` in a file.
 trait InFile<K> {
-    /// Returns the section of the kind, if it has one.
+    /// Returns the kind's section. `None` if it has none.
     fn section() -> Option<Section>;
 
-    /// Returns the elements of the section, if the kind is managed.
+    /// Returns the elements of the section. `None` if the kind is unmanaged.
     fn written(desired: &Desired) -> Option<WrittenObjects<'_>>;
 }
 
@@ -77,23 +76,23 @@ impl<K> InFile<K> for NexthopMode {
     }
 }
 
-/// The objects that a desired state adopts, by kind and position.
+/// The adopted objects of a desired state, by kind and position.
 type Adopted = BTreeSet<(Kind, usize)>;
 
 /// The list of one kind in a desired state.
 trait DesiredList: Sized {
-    /// The objects.
+    /// The type of the list's objects.
     type Object: FileObject;
 
-    /// Makes the list. What to adopt is added to `adopted`, unless the list says so itself. Returns
-    /// the locations in the order of the list as well.
+    /// Makes the list, and returns the locations in the list's order. Adds the objects to adopt to
+    /// `adopted`, unless the list itself records them.
     fn from_file(
         kind: Kind,
         declared: Declared<Self::Object>,
         adopted: &mut Adopted,
     ) -> (Self, Vec<Location>);
 
-    /// Iterates over the objects, each with whether it is to be adopted.
+    /// Iterates over the objects. The boolean is true if the object is to be adopted.
     fn objects(&self, kind: Kind, adopted: &Adopted) -> impl Iterator<Item = (Self::Object, bool)>;
 }
 

@@ -8,7 +8,7 @@ use trueup_sysctl::Key;
 
 use crate::file_keys::COLLECT;
 
-/// A location in a file.
+/// A line and a column of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Location {
     /// The line, from 1.
@@ -26,24 +26,24 @@ impl fmt::Display for Location {
 /// The location of each object of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Locations {
-    /// Those of the elements of each section.
+    /// The locations of each section's elements.
     pub(crate) elements: BTreeMap<&'static str, Vec<Location>>,
     pub(crate) sysctls: BTreeMap<Key, Location>,
 }
 
 impl Locations {
-    /// Returns the location of an object, by its kind and its position in the list of that kind; a
-    /// route by its position in the order of their keys.
+    /// Returns an object's location, by its kind and its position in that kind's list. A route's
+    /// position is in the order of the keys.
     pub fn at(&self, kind: Kind, index: usize) -> Option<Location> {
         self.element(kind.name(), index)
     }
 
-    /// Returns the number of objects of a kind.
+    /// Returns the number of declared objects of a kind.
     pub fn count(&self, kind: Kind) -> usize {
         self.elements.get(kind.name()).map_or(0, Vec::len)
     }
 
-    /// Returns the location of a `[[collect]]`, by its position.
+    /// Returns the location of a `[[collect]]`, by its position in the file.
     pub fn of_collect(&self, index: usize) -> Option<Location> {
         self.element(COLLECT, index)
     }
@@ -52,13 +52,13 @@ impl Locations {
         self.elements.get(section)?.get(index).copied()
     }
 
-    /// Returns the location of a sysctl.
+    /// Returns the location of a sysctl. `None` if it is not declared.
     pub fn of_sysctl(&self, key: &Key) -> Option<Location> {
         self.sysctls.get(key).copied()
     }
 }
 
-/// Turns positions in a text into locations. The positions must ascend.
+/// Turns byte positions in a text into locations. The positions must ascend.
 pub(crate) struct Cursor<'a> {
     text: &'a [u8],
     at: usize,
@@ -79,7 +79,7 @@ impl<'a> Cursor<'a> {
                     self.location.line = self.location.line.saturating_add(1);
                     self.location.column = 1;
                 }
-                // The first byte of a character; the others are 10xxxxxx.
+                // The first byte of a character. The others are 10xxxxxx.
                 byte if byte & 0xc0 != 0x80 => {
                     self.location.column = self.location.column.saturating_add(1);
                 }

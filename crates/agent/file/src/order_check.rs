@@ -1,4 +1,4 @@
-//! What the elements of a file say of each other: references, cycles, semaphores, paths.
+//! Checks the relations between the elements of a file: references, cycles, semaphores, paths.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -8,7 +8,7 @@ use crate::file_keys::SYSCTL;
 use crate::graph::{EXEC, Exec, FILE, ManagedFile, NodeRef};
 use crate::suggest::unknown;
 
-/// Finds what cannot be. The names of files, and those of commands, are unique.
+/// Finds impossible relations. The names of files, and those of commands, are already unique.
 pub(crate) fn check(file: &File) -> Vec<Diagnostic> {
     let execs = file.execs.as_deref().unwrap_or_default();
     let files = file.files.as_deref().unwrap_or_default();
@@ -75,7 +75,7 @@ impl Wrong<'_> {
                 if known.contains(&**name) {
                     continue;
                 }
-                // Of many only the first ones are reported.
+                // Only the first diagnostics are reported.
                 if self.diagnostics.len() > MAX_PROBLEMS {
                     return;
                 }
@@ -90,7 +90,7 @@ impl Wrong<'_> {
     }
 
     /// Finds one cycle of files and commands. The nodes are numbered: all files, then all commands.
-    /// Two more nodes stand for the two sections, each of which comes after all that is in it.
+    /// Two more nodes stand for the two sections. Each comes after its section's elements.
     fn cycle(&mut self, files: &[ManagedFile], execs: &[Exec]) {
         let all_files = files.len() + execs.len();
         let all_execs = all_files + 1;
@@ -113,7 +113,7 @@ impl Wrong<'_> {
         let Some(cycle) = find_cycle(&edges) else {
             return;
         };
-        // The nodes of the sections are in no message.
+        // No message names the sections' nodes.
         let places: Vec<(&str, usize)> = cycle
             .into_iter()
             .filter(|at| *at < all_files)
@@ -138,8 +138,8 @@ impl Wrong<'_> {
     }
 }
 
-/// Iterates over all files, and then over all commands, each with its section, its position and what
-/// it comes after.
+/// Iterates over all files, then over all commands, each with its section, its position and its
+/// predecessors.
 fn nodes(
     file: &File,
 ) -> impl Iterator<Item = (&'static str, usize, impl Iterator<Item = &NodeRef>)> {
@@ -152,19 +152,19 @@ fn nodes(
         .map(|(section, at, (after, on))| (section, at, after.iter().chain(on)))
 }
 
-/// Returns the names of the sections that are in the file.
+/// Returns the names of the sections in the file.
 fn sections(file: &File) -> BTreeSet<&'static str> {
     let sections = file.locations.elements.keys().chain(file.own_sections.keys()).copied();
     sections.chain(file.sysctl.is_some().then_some(SYSCTL)).collect()
 }
 
-/// Returns the nodes of a cycle, each of which has an edge to the next one, and the last to the
-/// first; `None` if there is no cycle. It does not recurse, as a file may have any number of nodes.
+/// Returns the nodes of a cycle. Each has an edge to the next one, and the last to the first.
+/// `None` if there is no cycle. This does not recurse, as a file may have any number of nodes.
 fn find_cycle(edges: &[Vec<usize>]) -> Option<Vec<usize>> {
     let mut is_done = vec![false; edges.len()];
     let mut depth: Vec<Option<usize>> = vec![None; edges.len()];
     for start in 0..edges.len() {
-        // The path to where the search is, each node with the number of its edges that were taken.
+        // The path to the current node. Each node has the number of its edges that were taken.
         let mut path: Vec<(usize, usize)> = vec![(start, 0)];
         while let Some((node, taken)) = path.last_mut() {
             if is_done[*node] {

@@ -1,5 +1,5 @@
 //! Single values: numbers, addresses, prefixes, names. A function reads one value, and its fault
-//! says what to write; the function beside it with `_node` in its name does the reverse.
+//! says what to write. The function beside it with `_node` in its name does the reverse.
 
 mod network;
 mod number;
@@ -23,10 +23,10 @@ pub(crate) fn text<'v>(value: &'v Value<'_>, expected: &str) -> Result<&'v str> 
     }
 }
 
-/// The length of the longest name of an element, in bytes.
+/// The longest name of an element, in bytes.
 const MAX_NAME: usize = 255;
 
-/// Reads the name of an element of the file, which is no name of the kernel's.
+/// Reads the name of an element of the file, which the kernel does not know.
 pub(crate) fn element_name(value: &Value<'_>) -> Result<String> {
     let name = text(value, "a name, such as \"pods\"")?;
     if (1..=MAX_NAME).contains(&name.len()) {
@@ -65,7 +65,7 @@ pub(crate) fn bytes(value: &Value<'_>, expected: &str) -> Result<Vec<u8>> {
     }
 }
 
-/// The reverse of [`bytes`]: a string if it is UTF-8.
+/// Writes bytes: a string if they are UTF-8. The reverse of [`bytes`].
 pub(crate) fn bytes_node(bytes: &[u8]) -> Node<'static> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Node::Text(text.to_owned().into()),
@@ -83,12 +83,12 @@ pub(crate) fn one_of<T: Copy>(value: &Value<'_>, what: &str, words: &[(&str, T)]
     }
 }
 
-/// The reverse of [`one_of`]; every value has a word.
+/// Writes a value as its word. Every value must have one. The reverse of [`one_of`].
 pub(crate) fn word<T: Copy + PartialEq>(value: T, words: &[(&'static str, T)]) -> Node<'static> {
     known_word(value, words).unwrap_or(Node::Text("".into()))
 }
 
-/// The same, if the value has a word.
+/// Writes a value as its word, or returns `None` if it has none.
 pub(crate) fn known_word<T: Copy + PartialEq>(
     value: T,
     words: &[(&'static str, T)],

@@ -1,4 +1,4 @@
-//! Reads a file, checks it, and turns it into what it declares.
+//! Reads a file, checks it, and turns it into its declared values.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -15,19 +15,18 @@ use crate::tables::TableNames;
 use crate::value::{Fault, MAX_DEPTH, Result};
 use crate::{order_check, toml};
 
-/// The largest file that is read, in bytes: some ten million routes.
+/// The largest file that is read, in bytes. It has room for some ten million routes.
 const MAX_BYTES: u64 = 1 << 30;
 
 impl File {
     /// Reads a file. It is JSON if its name ends in `.json` or its text starts with `{`, else TOML.
     ///
-    /// It is opened without waiting, whoever can write it. A caller that must not take the file of
-    /// another user opens it with `trueup_path::TrustedUsers::open_ours`, and calls
-    /// [`File::read_from`].
+    /// Opens it without waiting, and does not check who can write it. To refuse another user's
+    /// file, open it with `trueup_path::TrustedUsers::open_ours`, and call [`File::read_from`].
     ///
     /// # Errors
     ///
-    /// When it is no regular file, cannot be read, or is no desired state.
+    /// Fails if it is not a regular file, cannot be read, or is not a valid desired state.
     pub fn read(path: &Path, tables: &TableNames) -> std::result::Result<File, Error> {
         let name = path.display().to_string();
         let file = trueup_path::open_any(path).map_err(|error| Error::unopened(&name, &error))?;
@@ -39,7 +38,7 @@ impl File {
     ///
     /// # Errors
     ///
-    /// When the text cannot be read, is longer, or is no desired state.
+    /// Fails if the text cannot be read, is longer than 1 GiB, or is not a valid desired state.
     pub fn read_from(
         name: &str,
         text: impl io::Read,
@@ -56,12 +55,12 @@ impl File {
         File::parse_with(name, &bytes, tables, own)
     }
 
-    /// Parses a text. Errors call it `name`. Owners of files that are names are looked up among the
-    /// users and groups of this system.
+    /// Parses a text. Errors call it `name`. Names of files' owners are looked up among the users
+    /// and groups of this system.
     ///
     /// # Errors
     ///
-    /// When the text is no desired state.
+    /// Fails if the text is not a valid desired state.
     pub fn parse(
         name: &str,
         bytes: &[u8],
@@ -70,13 +69,13 @@ impl File {
         File::parse_with(name, bytes, tables, &[])
     }
 
-    /// As [`File::parse`], with sections of these names, which another crate reads: each is a list
-    /// (`[[name]]`) or one table (`[name]`), and its elements are in
+    /// Parses like [`File::parse`], with further sections that another crate reads. `own` has their
+    /// names. Each section is a list (`[[name]]`) or one table (`[name]`), and its elements are in
     /// [`own_sections`](Self::own_sections).
     ///
     /// # Errors
     ///
-    /// As [`File::parse`].
+    /// Fails like [`File::parse`].
     pub fn parse_with(
         name: &str,
         bytes: &[u8],
@@ -121,8 +120,9 @@ impl File {
     }
 }
 
-/// Returns where a text begins that is YAML: by its name, or by a first line that is a key with a colon,
-/// an element with a hyphen, or the mark of a document. No line of TOML or JSON begins so.
+/// Returns the place at which a text begins if it is YAML. The file's name shows this, or a first
+/// line that is a key with a colon, an element with a hyphen, or the mark of a document. No line of
+/// TOML or JSON begins like this.
 fn yaml(name: &str, text: &str) -> Option<usize> {
     let (line, at) = text
         .split_inclusive('\n')
@@ -152,11 +152,11 @@ fn located(name: &str, text: &[u8], mut faults: Vec<Fault>) -> Error {
     Error::new(name, diagnostics.collect())
 }
 
-/// Reads a text of JSON into `collector`, one object at a time.
+/// Reads a JSON text into `collector`, one object at a time.
 ///
 /// # Errors
 ///
-/// At the first violation of JSON. Faults of objects are added to the collector.
+/// Fails at the first violation of JSON. Faults of objects are added to the collector.
 fn json<'a>(text: &'a str, collector: &mut Collector<'a>) -> Result<()> {
     let mut input = Input { text, is_sysctl: false };
     let pairs: Pairs<'a> = input.parse(text)?;

@@ -1,5 +1,5 @@
-//! A section of a file: a list of tables of one sort. How it was opened is the same for every
-//! section; the elements are of one sort or another, those of another crate among them.
+//! A section of a file: a list of tables of one sort. All sections are opened in the same ways. The
+//! elements differ by sort, including those of another crate.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +13,10 @@ use crate::location::{Cursor, Location};
 use crate::tables::TableNames;
 use crate::value::{Fault, Node, Result, Value};
 
-/// How a section was opened, which says whether more may be added to it.
+/// The way a section was opened. It decides if more elements may be added.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Opened {
-    /// As one list: `route = [ ... ]`.
+    /// By one list: `route = [ ... ]`.
     AsList,
     /// By a `[[header]]` for each element.
     ByHeaders,
@@ -26,17 +26,18 @@ pub(crate) enum Opened {
 pub(crate) struct Section {
     /// The name, as in `[[route]]`.
     pub(crate) name: &'static str,
-    /// The table at the top of the file that the section needs, if any.
+    /// The table that must be at the top of the file if the section is used.
     needs: Option<&'static str>,
-    /// How it was opened, and the byte at which it was first; `None` if it is not in the file.
+    /// The way the section was opened, and the byte at which it first was. `None` if it is not in
+    /// the file.
     opened: Option<(Opened, usize)>,
     pub(crate) elements: Box<dyn Elements>,
 }
 
 impl Section {
-    /// Makes a section that is not in the file yet. `declare` puts what was read into the file, and
-    /// returns the locations in the order in which the file has the elements. These may have the
-    /// keys `more` beside their own.
+    /// Makes a section that is not in the file yet. `declare` puts the elements into the file, and
+    /// returns their locations in the order of the file's list. Elements may have the keys `more`
+    /// beside their own.
     pub(crate) fn new<T: Element + 'static>(
         name: &'static str,
         more: &'static [&'static str],
@@ -54,23 +55,22 @@ impl Section {
         Section { name, needs: None, opened: None, elements }
     }
 
-    /// Says that the section needs a table at the top of the file.
+    /// Makes the section require a table at the top of the file.
     pub(crate) fn needing(self, table: &'static str) -> Section {
         Section { needs: Some(table), ..self }
     }
 
-    /// Returns how the section was opened; `None` if it is not in the file.
+    /// Returns the way the section was opened. `None` if it is not in the file.
     pub(crate) fn opened(&self) -> Option<Opened> {
         self.opened.map(|(how, _)| how)
     }
 
-    /// Opens the section at a byte of the file, or goes on with it.
+    /// Opens the section at a byte of the file, or continues it.
     pub(crate) fn open(&mut self, how: Opened, at: usize) {
         self.opened.get_or_insert((how, at));
     }
 
-    /// Returns the fault if the section is in the file, and the table that it needs is not among
-    /// `given`.
+    /// Returns a fault if the section is in the file and `given` lacks the table that it needs.
     pub(crate) fn missing(&self, given: &[&str]) -> Option<Fault> {
         let (_, at) = self.opened?;
         let table = self.needs.filter(|it| !given.contains(it))?;
@@ -80,9 +80,9 @@ impl Section {
     }
 }
 
-/// The elements of a section.
+/// The elements of a section, without their type.
 pub(crate) trait Elements {
-    /// Adds an element. Returns its `adopt`, if it is given.
+    /// Adds an element. Returns its `adopt`, if given.
     fn read(
         &mut self,
         value: &Value<'_>,
@@ -90,7 +90,7 @@ pub(crate) trait Elements {
         cursor: &mut Cursor<'_>,
     ) -> Result<Option<bool>>;
 
-    /// Finds the elements whose key an earlier one has.
+    /// Finds elements with the same key as an earlier one.
     fn duplicates(&self) -> Vec<Diagnostic>;
 
     /// Puts the elements into the file, with their locations.

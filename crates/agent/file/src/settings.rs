@@ -1,5 +1,5 @@
-//! The settings of a file as a whole: the keys at its top but `sysctl`, `[ownership]`, `[domain]`
-//! and `[world]`.
+//! The settings of the whole file: the keys at its top except `sysctl`, and `[ownership]`,
+//! `[domain]` and `[world]`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,40 +24,40 @@ const CONFLICT_WORDS: [(&str, bool); 2] = [("report", false), ("take", true)];
 const PROOF_WORDS: [(&str, Ownership); 2] =
     [("marker", Ownership::Marker), ("ledger", Ownership::Ledger)];
 
-/// The word for nexthop objects. Without one, next hops are written out in each route.
+/// The value that asks for nexthop objects. Without them, each route has its next hops written out.
 const OBJECTS: &str = "objects";
 
 /// The longest grace in seconds: a day.
 const MAX_GRACE: u32 = 86_400;
 
-/// The settings of a file, which hold for all of its objects.
+/// The settings of a file, which apply to all of its objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Settings {
-    /// The marker that the kernel keeps on each object (`rtm_protocol`): 5 to 255 but 9.
+    /// The marker that the kernel keeps on each object (`rtm_protocol`): 5 to 255 except 9.
     pub protocol: u8,
-    /// True if the marker may be a number that is registered for another program, as it is ours.
+    /// True if the marker may be a number that is registered for another program.
     pub protocol_is_mine: bool,
-    /// True if objects that exist as declared, and are not ours, become ours.
+    /// True if we adopt foreign objects that exist as declared.
     pub adopt: bool,
     /// The protocols of other agents whose objects may be adopted.
     pub adopt_protocols: Protocols,
-    /// True if a foreign object on a declared key is replaced.
+    /// True if we replace a foreign object on a declared key.
     pub take: bool,
-    /// How long an object stays that bears our marker and is not declared, at most a day; `None`
-    /// leaves it to the caller.
+    /// The time that an undeclared object with our marker stays, at most a day. If `None`, the
+    /// caller decides.
     pub grace: Option<Duration>,
-    /// The most objects of a kind that a pass deletes as no longer declared; `None` leaves it to
-    /// the caller.
+    /// The most objects of a kind that one pass deletes because they are no longer declared. If
+    /// `None`, the caller decides.
     pub max_deletes: Option<MaxDeletes>,
-    /// The proof that objects are ours, of the kinds of which the file says so. The kernel stores
-    /// no marker on links.
+    /// The proof that objects are ours, for the kinds in `[ownership]`. The kernel stores no marker
+    /// on links.
     pub ownership: BTreeMap<Kind, Ownership>,
-    /// The part of the namespace that the file speaks for.
+    /// The part of the namespace that the file manages.
     pub domain: Domain,
     /// True if a sysctl that is no longer declared gets its former value back.
     pub sysctl_revert: bool,
-    /// The store through which hosts exchange resources.
+    /// The store through which hosts exchange resources. `None` without `[world]`.
     pub world: Option<World>,
 }
 
@@ -94,10 +94,10 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Takes the value of a key at the top, but `sysctl` and `nexthops`.
+    /// Takes the value of a key at the top, except `sysctl` and `nexthops`.
     pub(crate) fn read(&mut self, key: &str, value: &Value<'_>, tables: &TableNames) -> Result<()> {
         self.set(key, value, tables).map_err(|fault| match (key, &value.node) {
-            // What is in the table names its own key.
+            // Faults within the table already name their keys.
             (OWNERSHIP | DOMAIN | WORLD, Node::Table(_)) => fault,
             _ => fault.in_key(key),
         })
@@ -142,7 +142,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Returns the keys that differ from their defaults, and the marker always.
+    /// Returns the keys that differ from their defaults, and always the marker.
     pub(crate) fn write(&self, nexthops: &NexthopMode) -> Table<'static> {
         let mut table = Table::default();
         table.set(PROTOCOL, u32::from(self.protocol));
@@ -177,7 +177,7 @@ impl Settings {
     }
 }
 
-/// Reads how routes reach their next hops: the value of `nexthops`.
+/// Reads the value of `nexthops`, which says how routes reach their next hops.
 pub(crate) fn nexthops(value: &Value<'_>) -> Result<NexthopMode> {
     let found = parse::one_of(value, "mode of next hops", &[(OBJECTS, NexthopMode::Objects)]);
     found.map_err(|mut fault| {
@@ -211,7 +211,7 @@ fn ownership(
     Ok(ownership)
 }
 
-/// Reads a number, or a share as text.
+/// Reads a number, or a percentage as text.
 fn max_deletes(value: &Value<'_>) -> Result<MaxDeletes> {
     match &value.node {
         Node::Integer(_) => parse::number(0..=u32::MAX)(value).map(MaxDeletes::Number),

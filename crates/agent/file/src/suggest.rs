@@ -1,7 +1,7 @@
 //! Messages about unknown words, with the nearest known one.
 
-/// Returns the message about an unknown `word`, with what to write instead of a word of another
-/// tool, or the nearest of the known words. `of` may be empty.
+/// Returns the message about an unknown `word`. If it is another tool's word, the message says what
+/// to write instead; if not, it names the nearest known word. `of` may be empty.
 pub(crate) fn unknown(sort: &str, word: &str, of: &str, known: &[&str]) -> String {
     let shown: String = word.chars().take(40).collect();
     let whose = if of.is_empty() { String::new() } else { format!(" of {of}") };
@@ -13,17 +13,18 @@ pub(crate) fn unknown(sort: &str, word: &str, of: &str, known: &[&str]) -> Strin
     format!("unknown {sort} `{shown}`{whose}{hint}")
 }
 
-/// Returns the known word that was probably meant, if one is near enough.
+/// Returns the known word that was probably meant. `None` if none is near enough.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let (distance, nearest) =
         known.into_iter().map(|candidate| (distance(word, candidate), candidate)).min()?;
     (distance <= (nearest.len() / 3).max(1)).then_some(nearest)
 }
 
-/// The number of insertions, deletions, exchanges and swaps of neighbours between two words.
+/// Returns the number of insertions, deletions, exchanges and swaps of neighbours between two
+/// words.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b) = (a.as_bytes(), b.as_bytes());
-    // No candidate is near a word of this length.
+    // No known word is near a word of this length.
     if a.len() > 40 {
         return usize::MAX;
     }
@@ -44,7 +45,7 @@ fn distance(a: &str, b: &str) -> usize {
     rows[a.len()][b.len()]
 }
 
-/// What words are keys of (any of these), the words, and what to write instead.
+/// The elements that wrong words appear in (any of these), the words, and the remedy.
 const WORDS: &[(&str, &str, &str)] = &[
     ("a route", "to destination dest prefix network target", "write `dst`"),
     ("a route; a next hop", "gateway gw next_hop nexthop next_hop_address router", "write `via`"),
@@ -95,7 +96,7 @@ const WORDS: &[(&str, &str, &str)] = &[
     ("a file", "Network network", "write [[link]], [[address]] and [[route]]"),
 ];
 
-/// Returns what to write instead of a word that another tool has for a key or section of `of`.
+/// Returns the remedy for another tool's word for a key or section of `of`.
 pub(crate) fn remedy(of: &str, word: &str) -> Option<&'static str> {
     let known = word.replace('-', "_");
     let found = WORDS.iter().find(|(all, words, _)| {

@@ -1,7 +1,7 @@
 //! `[sysctl]`: values of `/proc/sys/net` by key, as in sysctl(8).
 //!
 //! A key is written whole (`"net.ipv4.conf.eth0/100.rp_filter" = 1`), or in parts, which TOML turns
-//! into tables in tables (`net.ipv4.ip_forward = 1`). In parts, a name with a dot is quoted.
+//! into nested tables (`net.ipv4.ip_forward = 1`). In parts, a name with a dot is quoted.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(crate) struct Sysctls {
 }
 
 impl Sysctls {
-    /// Reads the section; faults are added to `faults`.
+    /// Reads the section. Adds its faults to `faults`.
     pub(crate) fn read(
         section: &Value<'_>,
         cursor: &mut Cursor<'_>,
@@ -33,10 +33,10 @@ impl Sysctls {
         };
         let mut entries = Vec::new();
         flatten(table, &mut Vec::new(), &mut entries);
-        // Keys with dots may have been added to a table above others.
+        // Dotted keys may have added values to an earlier table.
         entries.sort_by_key(|(path, _)| path.last().map_or(0, |key| key.at));
         for (path, value) in entries {
-            // Of a file with a fault in every line only the first ones are reported.
+            // If a file has a fault in every line, only the first ones are reported.
             if faults.len() > MAX_PROBLEMS {
                 break;
             }
@@ -59,7 +59,7 @@ impl Sysctls {
 
 type Entry<'t, 'a> = (Vec<&'t Key<'a>>, &'t Value<'a>);
 
-/// Lists the values of a table and of those nested in it, each with its path.
+/// Lists the values of a table and its nested tables, each with its path.
 fn flatten<'t, 'a>(
     table: &'t Table<'a>,
     path: &mut Vec<&'t Key<'a>>,
@@ -68,7 +68,7 @@ fn flatten<'t, 'a>(
     for (key, value) in table.iter() {
         path.push(key);
         match &value.node {
-            // An empty table is no value, which `entry` reports.
+            // An empty table is not a value; `entry` reports it.
             Node::Table(table) if table.iter().next().is_some() => flatten(table, path, entries),
             _ => entries.push((path.clone(), value)),
         }
@@ -96,7 +96,7 @@ fn key(path: &[&Key<'_>]) -> Result<SysctlKey> {
     let (text, at) = match path {
         [whole] => (whole.name.to_string(), whole.at),
         [first, .., last] => {
-            // Only the name of a device has dots, and it is neither the first nor the last part.
+            // Only a device's name has dots, and it is neither the first nor the last part.
             let mut ends = [first, last].into_iter();
             if let Some(part) = ends
                 .find(|part| part.name.contains('.'))

@@ -1,4 +1,4 @@
-//! The names of routing tables and of protocols, and those that the system configures.
+//! The names of routing tables and protocols, from the system's configuration.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,8 +14,8 @@ use crate::error::Error;
 /// The largest file of names that is read, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The names that numbers have on a system: of routing tables, and of the protocols that programs
-/// have registered.
+/// The names of numbers on a system: of routing tables, and of the protocols that programs have
+/// registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableNames {
     tables: BTreeMap<String, u32>,
@@ -39,15 +39,16 @@ impl Default for TableNames {
 }
 
 impl TableNames {
-    /// Reads the names that the system configures: those in `/usr/share/iproute2`, overridden by
-    /// those in `/etc/iproute2`, from `rt_tables` and `rt_tables.d/*.conf`, and for protocols from
-    /// `rt_protos` and `rt_protos.d/*.conf`. As iproute2 does, it skips a file that is missing, unreadable, or not a regular file.
+    /// Reads the system's names. They are in `rt_tables` and `rt_tables.d/*.conf`, and for
+    /// protocols in `rt_protos` and `rt_protos.d/*.conf`. Files in `/etc/iproute2` override those
+    /// in `/usr/share/iproute2`. Like iproute2, this skips a file that is missing, unreadable, or
+    /// not a regular file.
     ///
     /// # Errors
     ///
-    /// When a file is larger than 1 MiB, or cannot be read for lack of a resource that becomes free
-    /// again, such as a descriptor: to skip it would make its names unknown. The error names the
-    /// file.
+    /// Fails if a file is larger than 1 MiB, or cannot be read for lack of a resource that may
+    /// become free again, such as a descriptor. If it were skipped, its names would be unknown. The
+    /// error names the file.
     pub fn system() -> Result<TableNames, Error> {
         let mut tables = TableNames::default();
         for base in ["/usr/share/iproute2", "/etc/iproute2"] {
@@ -62,8 +63,8 @@ impl TableNames {
         Ok(tables)
     }
 
-    /// Adds the names of a text in the format of `rt_tables`: a number, white space, a name.
-    /// Comments start with `#`. Other lines are skipped, and so is number 0, which is no table.
+    /// Adds names from a text in the format of `rt_tables`: a number, white space, a name. Comments
+    /// start with `#`. Skips other lines, and number 0, which is not a table.
     pub fn add(&mut self, text: &str) {
         for (number, name) in numbered_names(text) {
             if number != 0 {
@@ -72,8 +73,8 @@ impl TableNames {
         }
     }
 
-    /// Adds the protocols of a text in the format of `rt_protos`, which is that of `rt_tables`. The
-    /// program of a name has the number for itself.
+    /// Adds protocols from a text in the format of `rt_protos`, which equals that of `rt_tables`.
+    /// The number belongs to the named program alone.
     pub fn add_protocols(&mut self, text: &str) {
         for (number, name) in numbered_names(text) {
             if let Ok(number) = number.try_into() {
@@ -82,8 +83,8 @@ impl TableNames {
         }
     }
 
-    /// Returns why a number is not to be our marker, with those that are free, if it is registered
-    /// for another program.
+    /// Returns why a number must not be our marker, with the free numbers. `None` unless it is
+    /// registered for another program.
     pub(crate) fn claim_on(&self, protocol: u8) -> Option<String> {
         let name = self.protocols.get(&protocol).filter(|name| *name != OURS)?;
         Some(format!(
@@ -94,7 +95,8 @@ impl TableNames {
         ))
     }
 
-    /// Returns the unassigned numbers that are not registered here either: `100 to 115, 117 to 185`.
+    /// Returns the unassigned numbers that this system has not registered either: `100 to 115, 117
+    /// to 185`.
     fn free_protocols(&self) -> String {
         let mut ranges: Vec<(u8, u8)> = Vec::new();
         for number in Protocols::UNASSIGNED {
@@ -110,23 +112,23 @@ impl TableNames {
         Vec::from_iter(words).join(", ")
     }
 
-    /// Returns the number of a protocol's name.
+    /// Returns a protocol's number. `None` if the name is unknown.
     pub(crate) fn protocol(&self, name: &str) -> Option<u8> {
         self.protocols.iter().find(|(_, known)| *known == name).map(|(number, _)| *number)
     }
 
-    /// Returns the number of a table's name.
+    /// Returns a table's number. `None` if the name is unknown.
     pub fn number(&self, name: &str) -> Option<u32> {
         self.tables.get(name).copied()
     }
 
-    /// Iterates over all names of tables in their order.
+    /// Iterates over all table names in alphabetical order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tables.keys().map(String::as_str)
     }
 }
 
-/// Reads a file of names; one that is missing, unreadable or not a regular file is empty.
+/// Reads a file of names. It counts as empty if it is missing, unreadable or not a regular file.
 fn names_of(path: &Path) -> Result<String, Error> {
     match open_any(path).and_then(|file| read(path, &file, MAX_BYTES)) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
@@ -141,8 +143,8 @@ fn names_of(path: &Path) -> Result<String, Error> {
     }
 }
 
-/// Returns the numbers and names of a text: a number, white space, a name on each line. Comments
-/// start with `#`. Other lines are skipped.
+/// Returns the numbers and names from a text with a number, white space and a name on each line.
+/// Comments start with `#`. Skips other lines.
 fn numbered_names(text: &str) -> impl Iterator<Item = (u32, &str)> {
     text.lines().filter_map(|line| {
         let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
@@ -171,7 +173,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Error {
     Error::unreadable(&path.display().to_string(), error)
 }
 
-/// Returns the files of a folder that name numbers: `rt_tables` and those of its drop-ins.
+/// Returns a folder's files that name numbers: `rt_tables` and its drop-ins.
 #[expect(
     clippy::disallowed_methods,
     reason = "names alone: who can write a file is asked when it is read"

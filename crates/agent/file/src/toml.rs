@@ -1,9 +1,9 @@
 //! TOML, one object at a time.
 //!
-//! The text is cut into tokens lazily, and the tokens from one header (`[[route]]`) to the next are
-//! parsed as a document of their own: the memory that this takes is that of the largest object,
-//! however long the file is. Tables and keys with dots, which TOML has and this format has not,
-//! are refused with what to write instead. Only `[sysctl]` has keys with dots.
+//! The text is cut into tokens lazily. The tokens from one header (`[[route]]`) to the next are
+//! parsed as a document of their own, so the memory depends on the largest object and not on the
+//! file's length. This format refuses tables and dotted keys, which TOML allows, and says what to
+//! write instead. Only `[sysctl]` has dotted keys.
 
 mod chunk;
 
@@ -21,7 +21,7 @@ use chunk::Header;
 ///
 /// # Errors
 ///
-/// At the first violation of TOML. Faults of objects are added to the collector.
+/// Fails at the first violation of TOML. Faults of objects are added to the collector.
 pub(crate) fn read<'a>(text: &'a str, collector: &mut Collector<'a>) -> Result<()> {
     let source = Source::new(text);
     let mut open: Option<Object<'a>> = None;
@@ -44,12 +44,12 @@ pub(crate) fn read<'a>(text: &'a str, collector: &mut Collector<'a>) -> Result<(
     Ok(())
 }
 
-/// An object of which a `[[section.list]]` may still follow.
+/// An object that a `[[section.list]]` may still extend.
 struct Object<'a> {
     section: Key<'a>,
     at: usize,
     table: Table<'a>,
-    /// The lists that such headers began. Such a header adds to no other list.
+    /// The lists that such headers began. Such a header can add to no other list.
     lists: Vec<Cow<'a, str>>,
 }
 

@@ -1,5 +1,5 @@
-//! The values of a file with their positions: what TOML and JSON have in common, and both forms of
-//! text. One object at a time is held in this form. Nothing here knows of networks.
+//! The values of a file with their positions: the common ground of TOML and JSON, and both forms of
+//! text. One object at a time is held in this form. This module does not depend on networks.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -7,11 +7,10 @@ use std::fmt::{self, Display, Write as _};
 
 use trueup_net::render::is_harmful;
 
-/// The depth to which values may nest; no object nests deeper.
+/// The depth to which values may nest. No object nests deeper.
 pub(crate) const MAX_DEPTH: usize = 8;
 
-/// The number of keys that a table may have, unless it is [unbounded](Table::unbounded). No object
-/// has as many.
+/// The most keys of a table, unless it is [unbounded](Table::unbounded). No object has that many.
 const MAX_KEYS: usize = 64;
 
 /// A problem at a byte of the file.
@@ -24,7 +23,7 @@ pub(crate) struct Fault {
 pub(crate) type Result<T> = std::result::Result<T, Fault>;
 
 impl Fault {
-    /// Puts the name of the key before the message.
+    /// Puts the key's name before the message.
     pub(crate) fn in_key(self, name: &str) -> Fault {
         Fault { message: format!("{name}: {}", self.message), ..self }
     }
@@ -56,12 +55,13 @@ pub(crate) enum Node<'a> {
     Bool(bool),
     List(Vec<Value<'a>>),
     Table(Table<'a>),
-    /// The description of a value that no key takes: a date, `null`.
+    /// The description of a value that no key accepts: a date, `null`.
     Other(&'static str),
 }
 
 impl<'a> Value<'a> {
-    /// Returns the table of `what`: a word with its article.
+    /// Returns the value as a table. If it is not one, the fault says that `what`, a word with its
+    /// article, must be a table.
     pub(crate) fn table(&self, what: &str) -> Result<&Table<'a>> {
         match &self.node {
             Node::Table(table) => Ok(table),
@@ -69,7 +69,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns the sort of the value, for "expected ..., found ...".
+    /// Returns the value's sort, for "expected ..., found ...".
     pub(crate) fn sort(&self) -> &'static str {
         match &self.node {
             Node::Text(_) => "a string",
@@ -88,7 +88,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Returns the value of a number with a point or an exponent, written without separators.
+/// Returns the value of a number with a point or an exponent. `text` has no separators.
 pub(crate) fn fraction<'a>(text: &str) -> Node<'a> {
     text.parse().map_or(Node::Other("a fraction"), Node::Fraction)
 }
@@ -128,9 +128,9 @@ impl<'a> FromIterator<Node<'a>> for Node<'a> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Table<'a> {
     entries: Vec<(Key<'a>, Value<'a>)>,
-    /// The position of each key, in a table that may have any number of keys.
+    /// The position of each key. `None` in a table with a limited number of keys.
     index: Option<HashMap<Cow<'a, str>, usize>>,
-    /// True if a key with dots created it, so that other such keys may add to it.
+    /// True if a dotted key created it, so that other dotted keys may add to it.
     is_dotted: bool,
 }
 
@@ -140,8 +140,8 @@ impl<'a> Table<'a> {
         Table { index: Some(HashMap::new()), ..Table::default() }
     }
 
-    /// Adds a pair. An object has few keys, so that comparing with each of them is fastest; the
-    /// bound keeps a hostile file from making that slow.
+    /// Adds a pair. An object has few keys, so a comparison with each of them is fastest. The limit
+    /// keeps a hostile file from making that slow.
     pub(crate) fn insert(&mut self, key: Key<'a>, value: Value<'a>) -> Result<()> {
         if self.position(&key.name).is_some() {
             return fault(key.at, format!("`{}` is given twice", key.name));
@@ -157,8 +157,8 @@ impl<'a> Table<'a> {
         Ok(())
     }
 
-    /// Adds a pair whose key has dots. Each part of the key but the last names a table, which other
-    /// such keys may share.
+    /// Adds a pair with a dotted key. Each part of the key except the last names a table, which
+    /// other dotted keys may share.
     pub(crate) fn insert_at(
         &mut self,
         mut path: impl Iterator<Item = Key<'a>>,
@@ -192,19 +192,19 @@ impl<'a> Table<'a> {
         self.entries.push((key, Value { at: 0, node: node.into() }));
     }
 
-    /// The same, if there is a value.
+    /// Adds a pair like [`set`](Self::set), if there is a value.
     pub(crate) fn set_some(&mut self, name: &'static str, node: Option<impl Into<Node<'a>>>) {
         if let Some(node) = node {
             self.set(name, node);
         }
     }
 
-    /// The same, for a key whose default is `false`.
+    /// Adds a pair like [`set`](Self::set), unless the flag is `false`, which is the default.
     pub(crate) fn set_true(&mut self, name: &'static str, flag: bool) {
         self.set_some(name, flag.then_some(true));
     }
 
-    /// The same, for a key whose default is 0.
+    /// Adds a pair like [`set`](Self::set), unless the number is 0, which is the default.
     pub(crate) fn set_nonzero(&mut self, name: &'static str, number: u32) {
         self.set_some(name, (number != 0).then_some(number));
     }
@@ -223,7 +223,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// A form of text.
+/// The syntax of the output.
 #[derive(Clone, Copy)]
 pub(crate) enum Form {
     Toml,
@@ -281,8 +281,8 @@ impl Form {
     }
 }
 
-/// Writes a string with the escapes that TOML and JSON share. Control sequences of terminals are
-/// escaped, too.
+/// Writes a string with the escapes that TOML and JSON share. Also escapes control sequences of
+/// terminals.
 fn string(text: &str, out: &mut String) -> fmt::Result {
     out.push('"');
     for c in text.chars() {

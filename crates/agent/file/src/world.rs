@@ -18,10 +18,10 @@ use crate::value::{Form, Node, Result, Table, Value, fault};
 /// The word for all hosts.
 const ANY: &str = "any";
 
-/// The length of the longest name of a host, in bytes, as that of a domain name.
+/// The longest name of a host, in bytes. It equals the limit of a domain name.
 const MAX_HOST: usize = 253;
 
-/// Reads a host, or any.
+/// Reads a host's name, or `any`.
 fn hosts(value: &Value<'_>) -> Result<Hosts> {
     match &value.node {
         Node::Text(text) if text == ANY => Ok(Hosts::Any),
@@ -29,7 +29,7 @@ fn hosts(value: &Value<'_>) -> Result<Hosts> {
     }
 }
 
-/// Reads the name of a host. It becomes a part of keys, of roles and of users of the store.
+/// Reads a host's name. It becomes a part of keys, roles and users of the store.
 fn host(value: &Value<'_>) -> Result<String> {
     let name = parse::text(value, "the name of a host, such as \"a\"")?;
     if name == ANY {
@@ -50,21 +50,21 @@ fn host(value: &Value<'_>) -> Result<String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Export {
-    /// The name, by which it is replaced.
+    /// The name. A later export with the same name, kind and hosts replaces this one.
     pub name: String,
-    /// The hosts that it is for.
+    /// The hosts that may collect it.
     pub to: Hosts,
-    /// The object.
+    /// The exported route.
     pub route: Route<IfName>,
 }
 
 impl Export {
-    /// Returns the kind of the object.
+    /// Returns the object's kind. Only routes can be exported.
     pub fn kind(&self) -> Kind {
         Kind::Route
     }
 
-    /// Returns the object as a resource of the world: JSON of the form of the file, as
+    /// Returns the object as a resource of the world: JSON in the file's form, as
     /// [`exported_route`](crate::exported_route) reads it.
     pub fn data(&self) -> String {
         let mut table = Table::default();
@@ -101,10 +101,10 @@ impl Element for Export {
 /// The kinds that can be collected.
 const COLLECTED: [(&str, Kind); 1] = [("route", Kind::Route)];
 
-/// The highest limit.
+/// The highest limit of collected routes.
 const MAX_LIMIT: u32 = 1_000_000;
 
-/// Two that differ only in what they make of a route would make it twice.
+/// Two collections that differ only in the routes' new properties would make each route twice.
 impl Element for Collect {
     const WITH_ARTICLE: &'static str = "a collection";
     const KEYS: &'static [&'static str] =
@@ -148,13 +148,13 @@ fn within(value: &Value<'_>) -> Result<Vec<Prefix>> {
     }
 }
 
-/// The keys.
+/// The keys of an exported route.
 const ROUTE_KEYS: [&str; 5] = ["dst", "family", "via", "nexthops", "metric"];
 
-/// The longest text of a route, in bytes.
+/// The longest text of an exported route, in bytes.
 const MAX_BYTES: usize = 4096;
 
-/// Reads an exported route: of this host, or of another.
+/// Reads an exported route, of this host or of another.
 fn read_route(value: &Value<'_>) -> Result<Route<IfName>> {
     let Node::Table(table) = &value.node else {
         let example = "{ dst = \"10.20.1.0/24\", via = \"10.0.0.11\" }";
@@ -176,11 +176,11 @@ fn read_route(value: &Value<'_>) -> Result<Route<IfName>> {
     check_route(&route).or_else(|why| fault(value.at, why)).map(|()| route)
 }
 
-/// Reads what another host exported, as a [`trueup_world::Acceptance`] asks for it.
+/// Reads another host's export, in the form that a [`trueup_world::Acceptance`] needs.
 ///
 /// # Errors
 ///
-/// When it is no route, in words that repeat no control characters.
+/// Fails if the data is not a route. The message repeats no control characters.
 pub fn exported_route(data: &[u8]) -> std::result::Result<Route<IfName>, String> {
     if data.len() > MAX_BYTES {
         return Err(format!("it is longer than {MAX_BYTES} bytes"));

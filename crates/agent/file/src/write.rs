@@ -1,7 +1,7 @@
-//! A desired state as text, TOML or JSON: the same objects give the same text.
+//! A desired state as TOML or JSON text. The same objects give the same text.
 //!
-//! A file cannot declare everything that a kernel can hold. An object is written only if reading it
-//! back gives the same. For any other the TOML has a comment that names it and says why.
+//! A file cannot declare every object that a kernel can hold. An object is written only if reading
+//! it back gives the same. For any other object, TOML has a comment that names it and says why.
 
 use std::fmt::Write as _;
 
@@ -12,8 +12,8 @@ use crate::kinds;
 use crate::settings::Settings;
 use crate::value::{Form, Node};
 
-/// Returns a desired state as TOML. Markers, indexes and status of objects are not written;
-/// `protocol` is, as the marker of the file. A kind that is `None` is left out.
+/// Returns a desired state as TOML. Does not write markers, indexes and status of objects. Writes
+/// `protocol`, the file's marker. A kind that is `None` is left out.
 pub fn to_toml(settings: &Settings, desired: &Desired) -> String {
     // Below a `[[header]]`, pairs and sections without objects would be keys of that object.
     let (mut top, mut sections) = (String::new(), String::new());
@@ -46,8 +46,8 @@ pub fn to_toml(settings: &Settings, desired: &Desired) -> String {
     top + &sections
 }
 
-/// Returns a desired state as JSON of the same shape. It has no comments, so that objects which a
-/// file cannot declare are missing.
+/// Returns a desired state as JSON of the same shape. It has no comments, so objects that a file
+/// cannot declare are missing.
 pub fn to_json(settings: &Settings, desired: &Desired) -> String {
     let mut out = String::new();
     for (key, value) in settings.write(&desired.nexthops).iter() {

@@ -1,5 +1,5 @@
-//! What a CNI plugin does for one container, in two short runs: `ADD` and `DEL`. Runs for many
-//! containers share a network namespace, and none of them knows what the others declare.
+//! A CNI plugin's work for one container, in two short runs: `ADD` and `DEL`. Runs for many
+//! containers share a network namespace, and none of them knows the others' declarations.
 
 use std::env;
 use std::time::Duration;

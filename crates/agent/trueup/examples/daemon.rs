@@ -21,10 +21,10 @@ type Error = Box<dyn std::error::Error>;
 const PAUSE: Duration = Duration::from_millis(100);
 /// The longest wait for the kernel.
 const BOUND: Duration = Duration::from_secs(10);
-/// The number of prefixes that the feed is about.
+/// The number of prefixes in the feed.
 const PREFIXES: u32 = 37;
 
-/// What a message of the feed says of a prefix.
+/// A message's change to one prefix.
 enum Update {
     Announce(Prefix, IpAddr),
     Withdraw(Prefix),
@@ -64,7 +64,7 @@ fn main() -> Result<(), Error> {
                 }
             }
         })?;
-        // `wait_converged` would wait for the unreachable gateway as well, and so for ever.
+        // `wait_converged` would wait without end, because of the unreachable gateway.
         print_tried(&handle.wait_tried(revision, BOUND)?);
         while let Some(event) = events.try_next() {
             print_event(&event);
@@ -76,7 +76,7 @@ fn main() -> Result<(), Error> {
     for exception in handle.exceptions() {
         println!("  {}, tried {} times", exception.status, exception.tries);
     }
-    // What is in the kernel stays there.
+    // The routes stay in the kernel.
     daemon.stop(BOUND)?;
     Ok(())
 }
@@ -97,8 +97,8 @@ fn at_start() -> Result<Desired, Error> {
         .with_routes(routes.collect::<Vec<_>>()))
 }
 
-/// The feed: ten prefixes a message, most of them announced through one of three gateways. A real
-/// daemon reads this from its peers.
+/// Returns a message of the feed: ten prefixes, most of them announced through one of three
+/// gateways. A real daemon reads this from its peers.
 fn message(number: u32) -> Result<Vec<Update>, Error> {
     // 203.0.113.1 is in no subnet of ours, and 198.18.0.0/24 is the other writer's.
     let mut updates = vec![
@@ -125,7 +125,7 @@ fn key(prefix: Prefix) -> RouteKey {
 
 fn print_tried(tried: &Tried) {
     let revision = tried.revision;
-    // As of the state at the start, it need not be known which objects a revision has changed.
+    // For the state at the start, for example, the changed objects may be unknown.
     let Some(objects) = &tried.objects else {
         println!("revision {revision}: all in place: {}", tried.is_in_place());
         return;

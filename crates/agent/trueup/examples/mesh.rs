@@ -1,9 +1,9 @@
-//! A mesh of hosts: each exports the prefix of its pods, and makes routes of what the others
-//! export, as long as they are alive.
+//! A mesh of hosts. Each exports the prefix of its pods, and makes routes from the other hosts'
+//! exports while those hosts are alive.
 //!
-//! `mesh STORE HOST...`: STORE is `embedded`, for hosts of one process, or endpoints of etcd with
-//! commas between. HOST is `NAME,PREFIX,ADDRESS`: one in the network namespace NAME, which the
-//! others reach at ADDRESS.
+//! `mesh STORE HOST...`: STORE is `embedded`, for hosts of one process, or etcd's endpoints with
+//! commas between them. HOST is `NAME,PREFIX,ADDRESS`: a host in the network namespace NAME, which
+//! the others reach at ADDRESS.
 
 use std::env;
 use std::sync::{Arc, mpsc};
@@ -19,9 +19,9 @@ use trueup::{IfName, Prefix, Route};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// What may be taken from others.
+/// The prefix within which routes are taken from others.
 const WITHIN: &str = "10.20.0.0/16";
-/// For how long a host counts as alive without a sign.
+/// The time that a host counts as alive without a sign.
 const TTL: Duration = Duration::from_secs(5);
 
 fn main() -> Result<(), Error> {
@@ -47,7 +47,7 @@ fn run(store: Arc<dyn Store>, host: &str) -> Result<(), Error> {
         return Err(format!("{host}: expected NAME,PREFIX,ADDRESS").into());
     };
     let world = World::new(store, "/mesh", name)?;
-    // The owner, here of the same name, takes its session over when it begins again.
+    // The session's owner has the host's name. If it begins again, it takes the session over.
     let session = Session::begin(world.clone(), name, TTL)?;
     let _keeper = session.keep(|event| eprintln!("{event:?}"))?;
     let pods = format!("{prefix} via {address}");
@@ -57,7 +57,7 @@ fn run(store: Arc<dyn Store>, host: &str) -> Result<(), Error> {
     let hints = Hints::new(move || sender.send(()).unwrap_or_default());
     let collector = Collector::start(&world, &[Filter::kind("route")], Default::default(), hints)?;
 
-    // Routes are not managed before it is known which there have to be.
+    // Manages no routes until the desired ones are known.
     let (space, desired) = (Namespace::named(name)?, Desired::default());
     let (ledger, options, config) =
         (MemoryLedger::default(), Options::default(), Config::default());
@@ -65,7 +65,7 @@ fn run(store: Arc<dyn Store>, host: &str) -> Result<(), Error> {
     let agent = agent.spawn(name)?;
     let mut is_known = false;
     for () in changes {
-        // Not to know of a host is no reason to delete its route.
+        // Unknown holdings are no reason to delete a route.
         let Ok(known) = collector.holdings(Seen::default()) else {
             continue;
         };
@@ -83,7 +83,8 @@ fn run(store: Arc<dyn Store>, host: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads what another host exports. None is what it may not export: anything may be there.
+/// Parses another host's export, which may contain anything. `None` unless it is a route within
+/// `WITHIN`.
 fn route(data: &[u8]) -> Option<Route<IfName>> {
     let (dst, via) = std::str::from_utf8(data).ok()?.split_once(" via ")?;
     let (dst, within): (Prefix, Prefix) = (dst.parse().ok()?, WITHIN.parse().ok()?);

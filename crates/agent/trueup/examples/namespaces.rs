@@ -1,8 +1,8 @@
-//! An agent of several network namespaces from one file: each has what the file declares of the
-//! network, and the file's own files and commands come after all of them.
+//! An agent of several network namespaces from one file. Each namespace gets the file's network.
+//! The file's own files and commands come after all namespaces.
 //!
-//! `namespaces JOURNAL FILE NAMESPACE...`, with names of `ip netns`, until a signal kills it. What
-//! is pending then is done by the next process.
+//! `namespaces JOURNAL FILE NAMESPACE...`, with names of `ip netns`, until a signal kills it. The
+//! next process does the pending work.
 
 use std::env;
 use std::path::Path;
@@ -33,7 +33,7 @@ fn main() -> Result<(), Error> {
     let execs = declared.execs.iter().flatten();
     vertices.extend(execs.map(|it| exec_vertex(it, names)));
 
-    // Who is to be refreshed, and which files were created.
+    // Records pending refreshes and created files.
     let ledger = journal.ledger("graph", &LedgerScope::of_all_boots("host"))?;
     let restore = |name: &str, record: &[u8]| {
         let file: Box<dyn Vertex> = Box::new(File::from_record(record)?);
@@ -48,7 +48,7 @@ fn main() -> Result<(), Error> {
     }
 }
 
-/// The sysctls and the network of a namespace, each with a ledger of its own.
+/// Returns the vertices of a namespace's sysctls and network, each with a ledger of its own.
 fn namespace(
     name: &str,
     declared: &trueup_file::File,
@@ -62,7 +62,7 @@ fn namespace(
     let settings = SourceVertex::new(Sysctl::new(), here.clone(), settings, ledger, options);
     let (network, ledger) = (declared.desired.clone(), journal.ledger("rtnl", &scope)?);
     let network = SourceVertex::new(Rtnl::new(), here, network, ledger, Options::default());
-    // A source's own loop says when it is tried again.
+    // The source's own loop decides on retries.
     let spec =
         |kind: &str| VertexSpec::new(&format!("{kind}.{name}")).with_retry(0, Duration::ZERO);
     let after = spec("network").after(&format!("sysctl.{name}"));
@@ -79,7 +79,8 @@ fn file_vertex(declared: &trueup_file::ManagedFile) -> Declared {
     (spec, Box::new(file.with_mode(declared.mode)))
 }
 
-/// A command that is refreshed by what `on` names, after the networks of all namespaces.
+/// Returns a command's vertex, which runs after all namespaces' networks. The references in `on`
+/// refresh it.
 fn exec_vertex(declared: &trueup_file::Exec, namespaces: &[String]) -> Declared {
     // The file has no empty command.
     let (program, arguments) = (&declared.command[0], &declared.command[1..]);

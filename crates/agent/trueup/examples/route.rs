@@ -1,4 +1,4 @@
-//! One route, and no opinion on anything else.
+//! Declares one route, and manages nothing else.
 
 use trueup::{
     Desired, MemoryLedger, Namespace, NextHop, NextHops, Options, PassInput, Report, Route, Rtnl,

@@ -1,55 +1,56 @@
-//! Actions: what a backend is asked to do.
+//! Actions: the requests to a backend.
 
 use std::fmt;
 
 use crate::{Object, Value};
 
-/// An action on one object: of a plan, or of a job.
+/// An action on one object, from a plan or a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Action {
-    /// The key of the object.
+    /// The object's key, as in [`Objects`](crate::Objects).
     pub key: String,
-    /// What to do with it.
+    /// The effect on the object: create, configure, change the run state, destroy, or a job's own.
     pub verb: Verb,
-    /// The fields to set, with their old and new values; the parameters of a verb of the backend.
+    /// The fields to set, with their old and new values; for a verb of the backend, its parameters.
     pub changes: Vec<Change>,
     /// The old and the new run state, for [`Verb::SetRunState`] and [`Verb::Create`].
     pub run_state: Option<Change>,
-    /// Why it is due.
+    /// The reason for the action, for reports and logs.
     pub reason: String,
 }
 
-/// What an action does with its object.
+/// The effect of an action on its object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Verb {
-    /// Creates the object, with all desired fields.
+    /// Creates the object with all desired fields.
     Create,
-    /// Changes fields of its configuration.
+    /// Changes fields of the object's configuration.
     Configure,
-    /// Brings it into another run state.
+    /// Brings the object into another run state.
     SetRunState,
-    /// Destroys it.
+    /// Destroys the object.
     Destroy,
-    /// A verb of the backend, for jobs: `snapshot`, `migrate`.
+    /// A verb of the backend, for jobs, such as `snapshot` or `migrate`.
     Other(String),
 }
 
-/// The change of a field.
+/// A field's change, with its old and its new value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {
-    /// The field; `run_state` for the run state.
+    /// The field's name; `run_state` for the run state.
     pub field: String,
-    /// Its value before, as observed; `None` if it had none.
+    /// The old value, as observed; `None` if the field had none.
     pub old: Option<Value>,
-    /// Its value after, as desired.
+    /// The new value, as desired.
     pub new: Value,
 }
 
 impl Action {
-    /// Makes an action without changes, for a job: `Action::new("vm7", Verb::Other("snapshot"…))`.
+    /// Creates an action without changes, for a job:
+    /// `Action::new("vm7", Verb::Other("snapshot"…))`.
     pub fn new(key: impl Into<String>, verb: Verb) -> Action {
         Action {
             key: key.into(),
@@ -67,33 +68,32 @@ impl Action {
         self
     }
 
-    /// Sets the run state to reach.
+    /// Sets the run state to reach, such as `running`.
     #[must_use]
     pub fn with_run_state(mut self, new: impl Into<Value>) -> Action {
         self.run_state = Some(Change::run_state(None, new.into()));
         self
     }
 
-    /// Sets the reason.
+    /// Sets the reason, for reports and logs.
     #[must_use]
     pub fn with_reason(mut self, reason: impl Into<String>) -> Action {
         self.reason = reason.into();
         self
     }
 
-    /// Returns the new value of a field, or of a parameter.
+    /// Returns the new value of a field or a parameter; `None` if the action does not set it.
     pub fn new_value(&self, field: &str) -> Option<&Value> {
         let change = self.changes.iter().find(|change| change.field == field);
         change.map(|change| &change.new)
     }
 
-    /// Returns all changes, that of the run state last.
+    /// Returns all changes, with the run state's last.
     pub fn all_changes(&self) -> impl Iterator<Item = &Change> {
         self.changes.iter().chain(&self.run_state)
     }
 
-    /// Notes the values that the action replaces, so that the object shows later whether it took
-    /// effect.
+    /// Fills in the old values, so that the object later shows if the action took effect.
     pub(crate) fn fill_in_old(&mut self, observed: Option<&Object>) {
         let (Some(object), false) = (observed, matches!(self.verb, Verb::Other(_))) else {
             return;
@@ -106,8 +106,8 @@ impl Action {
         }
     }
 
-    /// Applies the action to an object, as a backend without surprises would: for the simulation
-    /// of a backend in tests. A verb of the backend changes nothing.
+    /// Applies the action to an object, as a backend without surprises would: to simulate a backend
+    /// in tests. A verb of the backend changes nothing.
     pub fn apply_to(&self, object: Option<Object>) -> Option<Object> {
         match self.verb {
             Verb::Destroy => None,

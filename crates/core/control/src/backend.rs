@@ -1,4 +1,4 @@
-//! The backend: an API that observes objects, and starts actions that take a while.
+//! The trait of a backend: an API that observes objects and starts actions, which may take a while.
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
@@ -9,78 +9,79 @@ use crate::{Action, Error, ErrorKind, Object, Objects};
 
 /// An API with tasks.
 ///
-/// Its methods are called from several threads at once, and bound their own waits. A panic in one
-/// counts as no answer. `start`, `task` and `find` of the objects of one [`lane`](Self::lane) are
-/// called one at a time; `observe`, `is_benign` and `cancel` at any time.
+/// Several threads call its methods at once. The methods must limit their own waits, and a panic
+/// counts as no answer. Calls of `start`, `task` and `find` for the objects of one
+/// [`lane`](Self::lane) come one at a time; calls of `observe`, `is_benign` and `cancel` come at
+/// any time.
 pub trait Backend: Send + Sync + 'static {
-    /// Returns all objects that there are, and which ones could not be read.
+    /// Returns all existing objects, and the ones that could not be read.
     ///
-    /// - An object that could not be read belongs into [`Observed::unread`]: nothing is done to it,
-    ///   and everything else goes on. Asking an object that does not answer holds up the pass, so
-    ///   ask objects in parallel, or wait less for one that did not answer the last time.
-    /// - An object that is in neither counts as not there. If this agent created it, its ownership
-    ///   ends at once: it is foreign when it comes back, and is not destroyed any more. So never
-    ///   leave out an object that is gone for a moment only, such as while it migrates or restarts,
-    ///   or because a list does not show yet what was just created: return it as unread, or as it
-    ///   is to come back.
+    /// - Put an object that could not be read into [`Observed::unread`]: the engine leaves it alone
+    ///   and continues with the others. A silent object delays the pass, so ask objects in
+    ///   parallel, or wait less for one that was silent the last time.
+    /// - An object in neither list counts as gone. If this agent created it, the agent's ownership
+    ///   ends at once: when the object comes back, it is foreign, and is not destroyed. So never
+    ///   leave out an object that is gone for a moment only, because it migrates or restarts, or
+    ///   because a list does not show it yet after its creation. Return such an object as unread,
+    ///   or in its coming state.
     ///
     /// # Errors
     ///
-    /// When it is not known which objects there are: nothing is done in that pass.
+    /// The set of objects is not known: that pass does nothing.
     fn observe(&self) -> Result<Observed, Error>;
 
-    /// Returns the lane of the object with this key: actions on the objects of one lane are started
-    /// one at a time, in the order of their keys. By default each object has its own. Let a guest
-    /// and its disks share one if the backend cannot change them at the same time.
+    /// Returns the lane of the object with this key. Actions on the objects of one lane start one
+    /// at a time, in the order of their keys. By default, each object has its own lane. If the
+    /// backend cannot change a guest and its disks at the same time, put them into one lane.
     ///
-    /// The answer for a key is always the same.
+    /// The answer for a key must never change.
     fn lane(&self, key: &str) -> String {
         key.to_owned()
     }
 
-    /// Subscribes for hints that objects may have changed, or tasks ended, as
-    /// [`Source::subscribe`](trueup_reconcile::Source::subscribe): they make a pass begin before
+    /// Subscribes for hints that objects may have changed or tasks may have ended, like
+    /// [`Source::subscribe`](trueup_reconcile::Source::subscribe). A hint makes a pass begin before
     /// the driver's timer does. By default there are none.
     fn subscribe(&self, _hints: Hints) -> Subscribed<Box<dyn Subscription>, Error> {
         Subscribed::Unsupported
     }
 
-    /// Returns true if an action loses no data and stops no service; `observed` is its object. What
-    /// is not known is not benign: it is destructive, and needs an approval.
+    /// Returns true if an action loses no data and stops no service; `observed` is the action's
+    /// object. Unclassified actions count as destructive, and need an approval.
     fn is_benign(&self, _action: &Action, _observed: Option<&Object>) -> bool {
         false
     }
 
-    /// Starts an action. `request` names this one request: a backend that takes idempotency keys or
-    /// labels of tasks gets it as such. It has at most 64 characters of `a-z0-9-`.
+    /// Starts an action. `request` names this one request, for backends that take idempotency keys
+    /// or labels of tasks. It has at most 64 characters of `a-z0-9-`.
     fn start(&self, action: &Action, request: &str) -> Started;
 
-    /// Returns how far a task is.
+    /// Returns the state of a task.
     ///
     /// # Errors
     ///
-    /// When the backend did not answer: the task then counts as running.
+    /// The backend did not answer: the task then counts as running.
     fn task(&self, task: &str) -> Result<Task, Error>;
 
-    /// Asks for the end of a task. What became of it is asked of the task.
+    /// Asks the backend to end a task. The engine learns the result from [`task`](Self::task).
     ///
     /// # Errors
     ///
-    /// When the backend did not answer, refused, or cannot cancel.
+    /// The backend did not answer, refused, or cannot cancel.
     fn cancel(&self, _task: &str) -> Result<(), Error> {
         let message = "the backend cannot cancel tasks";
         Err(Error::new(ErrorKind::Backend, message))
     }
 
-    /// Returns what became of a request whose answer was lost. It is asked after a crash too.
+    /// Returns the result of a request whose answer was lost, perhaps in a crash.
     ///
-    /// By default the backend does not say. Then the object is compared with the action: a request
-    /// of which that shows nothing is in doubt, and the operator decides. So look `request` up,
-    /// if the backend keeps requests, or labels tasks by them.
+    /// By default the backend gives no answer. The engine then compares the object with the action.
+    /// If the object does not show a result, the request is in doubt, and the operator decides. So
+    /// look `request` up if the backend keeps requests, or labels tasks by them.
     ///
     /// # Errors
     ///
-    /// When the backend did not answer: it is asked again in the next pass.
+    /// The backend did not answer: the next pass asks again.
     fn find(&self, _request: &str) -> Result<Found, Error> {
         Ok(Found::NotSaid)
     }
@@ -88,22 +89,20 @@ pub trait Backend: Send + Sync + 'static {
 
 /// A subscription of a backend or a [`Provider`](crate::Provider), which ends when it is dropped.
 ///
-/// It either has a thread of its own and calls [`Hints::request_pass`], or it has a descriptor,
-/// which the driver polls on its own thread beside its timer. `()` is the subscription of what only
-/// calls `request_pass`.
+/// It either has its own thread and calls [`Hints::request_pass`], or it has a descriptor, which
+/// the driver polls on the driver's thread. `()` is a subscription that only calls `request_pass`.
 pub trait Subscription: Send {
-    /// Returns a descriptor that is readable while events wait.
+    /// Returns a descriptor that is readable while events wait; `None` by default.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Reads all events that wait, without blocking. The driver calls it when the descriptor is
+    /// Reads all waiting events without blocking. The driver calls it when the descriptor is
     /// readable.
     ///
     /// # Errors
     ///
-    /// When no more events will come. The driver drops the subscription, and subscribes again
-    /// later.
+    /// No more events will come. The driver drops the subscription, and subscribes again later.
     fn drain(&mut self) -> Result<Drained, Error> {
         Ok(Drained::Nothing)
     }
@@ -111,24 +110,24 @@ pub trait Subscription: Send {
 
 impl Subscription for () {}
 
-/// The objects of a backend, as far as they could be read.
+/// A backend's objects, as far as they could be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Observed {
-    /// The objects that were read.
+    /// The objects that were read, by key.
     pub objects: Objects,
-    /// What could not be read, with the reason: keys of objects, or lanes, which stand for all of
-    /// their objects. What is here and in `objects` counts as not read.
+    /// The keys of objects that could not be read, each with the reason. A lane stands for all of
+    /// its objects. A key here overrides the same key in `objects`.
     pub unread: BTreeMap<String, String>,
 }
 
 impl Observed {
-    /// Makes an observation in which everything was read.
+    /// Creates an observation in which everything was read.
     pub fn new(objects: Objects) -> Observed {
         Observed { objects, unread: BTreeMap::new() }
     }
 
-    /// Adds an object, or a lane, that could not be read, with the reason.
+    /// Adds an object or a lane that could not be read, with the reason.
     #[must_use]
     pub fn with_unread(mut self, key: impl Into<String>, why: impl Into<String>) -> Observed {
         self.unread.insert(key.into(), why.into());
@@ -142,57 +141,58 @@ impl From<Objects> for Observed {
     }
 }
 
-/// The answer to a request that starts an action.
+/// The backend's answer to [`Backend::start`]: done, in progress, refused, or lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Started {
-    /// It is done.
+    /// The action is complete.
     Done,
-    /// A task does it, with this id. An empty one says that it is done, and one of more than 4096
-    /// bytes counts as a lost answer.
+    /// A task with this id carries it out. An empty id means done; an id of more than 4096 bytes
+    /// counts as a lost answer.
     Task(String),
-    /// It was refused: there is no effect, and there will be none.
+    /// The backend refused it: it has no effect, now or later.
     Refused {
-        /// The class of the refusal, which says when it is tried again.
+        /// The refusal's class, which determines the next try.
         class: ErrorClass,
-        /// The backend's words for it.
+        /// The reason, in the backend's words.
         message: String,
     },
-    /// It is not known: the answer was lost, came too late (such as Proxmox's 596), or says
-    /// nothing.
+    /// The result is not known: the answer was lost, came too late (such as Proxmox's 596), or is
+    /// unclear.
     Indeterminate {
-        /// What is known.
+        /// The known facts, for the operator.
         message: String,
     },
 }
 
-/// The state of a task.
+/// A task's state, as [`Backend::task`] returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// It runs.
+    /// The task has not ended.
     Running {
-        /// How far it is, in the backend's words: `40 %`.
+        /// The progress, in the backend's words, such as `40 %`; `None` if not known.
         progress: Option<String>,
     },
-    /// It took effect.
+    /// The task took effect.
     Succeeded,
-    /// It failed, for this reason: it did not do what it was for.
+    /// The task failed for this reason, and did not achieve its purpose.
     Failed(String),
-    /// The backend does not know it (any more).
+    /// The backend does not know the task, or no longer.
     Unknown,
 }
 
-/// What became of a request whose answer was lost.
+/// The result of a request whose answer was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// It took effect.
+    /// The request took effect.
     Done,
-    /// A task does it, or did, with this id.
+    /// A task with this id carries it out, or did.
     Task(String),
-    /// It never arrived, and never will.
+    /// The request never arrived, and never will.
     Never,
-    /// It is not known, and may be made again: the backend's actions are idempotent, and a request
-    /// finds what an earlier one did. If the object shows its whole effect, it took effect.
+    /// The backend does not know, but the request may be repeated: the backend's actions are
+    /// idempotent, and a request finds the effect of an earlier one. If the object shows its whole
+    /// effect, it took effect.
     Repeatable,
-    /// The backend does not say.
+    /// The backend keeps no requests, so it cannot answer. This is the default.
     NotSaid,
 }

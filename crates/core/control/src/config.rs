@@ -1,4 +1,4 @@
-//! The settings of an engine.
+//! An engine's settings.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -9,7 +9,7 @@ use trueup_reconcile::ErrorClass;
 
 use crate::{Gate, Normalisers};
 
-/// The settings of an [`Engine`](crate::Engine).
+/// The settings of an [`Engine`](crate::Engine); each method names its default.
 #[derive(Clone)]
 pub struct Config {
     pub(crate) name: String,
@@ -48,23 +48,23 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Sets the name of the engine in its journal: `control` by default. Engines that share a
-    /// journal need different names. A `/` in it becomes `-`.
+    /// Sets the engine's name in its journal, `control` by default. Engines that share a journal
+    /// need different names. A `/` in the name becomes `-`.
     #[must_use]
     pub fn with_name(mut self, name: &str) -> Config {
         self.name = name.replace('/', "-");
         self
     }
 
-    /// Creates the objects that are desired and not there. By default they stay missing.
+    /// Lets the engine create desired objects that do not exist. By default they stay missing.
     #[must_use]
     pub fn with_create(mut self) -> Config {
         self.creates = true;
         self
     }
 
-    /// Destroys the objects that are there and not desired, if they are ours: created by this agent,
-    /// as its ledger says. By default they stay.
+    /// Lets the engine destroy objects that exist and are not desired, if they are ours: created by
+    /// this agent, according to its ledger. By default they stay.
     #[must_use]
     pub fn with_destroy(mut self) -> Config {
         self.destroys = true;
@@ -85,8 +85,8 @@ impl Config {
         self
     }
 
-    /// Sets for how long the last desired state counts while the provider fails: 10 minutes by
-    /// default. After that it is unknown.
+    /// Sets how long the last desired state remains valid while the provider fails: 10 minutes by
+    /// default. After that, the desired state is unknown.
     #[must_use]
     pub fn with_max_staleness(mut self, max_staleness: Duration) -> Config {
         self.max_staleness = max_staleness;
@@ -94,30 +94,30 @@ impl Config {
     }
 
     /// Sets how long a request whose answer was lost may still take effect: 60 s by default. Until
-    /// then an object without the effect does not mean that the request never arrived.
+    /// then, an object without the effect does not prove that the request never arrived.
     #[must_use]
     pub fn with_settle(mut self, settle: Duration) -> Config {
         self.settle = settle;
         self
     }
 
-    /// Sets after which time a running task is reported as one that does not end: 1 hour by
-    /// default. It is not ended: see [`EngineHandle::cancel`](crate::EngineHandle::cancel).
+    /// Sets the time after which a running task is reported as overdue: 1 hour by default. The
+    /// engine does not end it: see [`EngineHandle::cancel`](crate::EngineHandle::cancel).
     #[must_use]
     pub fn with_task_limit(mut self, task_limit: Duration) -> Config {
         self.task_limit = task_limit;
         self
     }
 
-    /// Sets after which time running tasks are asked again: 2 s by default.
+    /// Sets the time between two questions about a running task: 2 s by default.
     #[must_use]
     pub fn with_poll(mut self, poll: Duration) -> Config {
         self.poll = poll;
         self
     }
 
-    /// Sets for how long a pass waits until its actions were started: 10 s by default. An action
-    /// whose start takes longer is pending, and ends later.
+    /// Sets how long a pass waits for its actions to start: 10 s by default. An action whose start
+    /// takes longer is pending, and completes later.
     #[must_use]
     pub fn with_start_wait(mut self, start_wait: Duration) -> Config {
         self.start_wait = start_wait;
@@ -131,14 +131,14 @@ impl Config {
         self
     }
 
-    /// Sets how many actions are started at once, on different objects: 8 by default.
+    /// Sets how many actions start at once, on different objects: 8 by default.
     #[must_use]
     pub fn with_lanes(mut self, lanes: NonZeroUsize) -> Config {
         self.lanes = lanes;
         self
     }
 
-    /// Sets the clock: the system's by default.
+    /// Sets the clock; the default is the system's.
     #[must_use]
     pub fn with_clock(mut self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Config {
         self.clock = Arc::new(clock);
@@ -149,8 +149,8 @@ impl Config {
         (self.clock)()
     }
 
-    /// Returns the delay after the `tries`th failure in a row: doubled with each, and the longest
-    /// one if only another desired state or another system can help.
+    /// Returns the delay after the `tries`th failure in a row. It doubles with each failure; if
+    /// only another desired state or another system can help, it is the longest one.
     pub(crate) fn delay(&self, class: ErrorClass, tries: u32) -> Duration {
         let (first, longest) = self.backoff;
         if class.is_permanent() {

@@ -36,29 +36,29 @@ use crate::provider::LastKnown;
 use crate::report::op_key;
 use crate::{Backend, Config, Error, Objects, Observed, Provider, Report};
 
-/// Brings the objects of a backend into the desired state of a provider.
+/// Brings a backend's objects into a provider's desired state.
 ///
-/// It is a [`Source`]: a loop of trueup-loop drives it, or a graph holds it. All that it has to
-/// know after a crash is in the journal. An [`EngineHandle`] submits jobs and answers the operator.
+/// It is a [`Source`]: a loop of trueup-loop drives it, or a vertex of a graph. The journal has all
+/// that it needs after a crash. An [`EngineHandle`] submits jobs and answers the operator.
 pub struct Engine<B: Backend, P> {
     shared: Arc<Shared<B>>,
     provider: P,
     last_known: LastKnown,
-    /// The objects desired in the last pass, if they were known.
+    /// The objects desired in the last pass; `None` if they were not known.
     last_desired: Option<Objects>,
     statuses: BTreeMap<String, Arc<Status>>,
-    /// Since when what was unread in the last pass is.
+    /// The time since when each object or lane of the last pass's unread ones is unread.
     unread_since: BTreeMap<String, SystemTime>,
-    /// What it is subscribed to.
+    /// The current subscriptions.
     events: Option<Events>,
 }
 
 impl<B: Backend, P: Provider> Engine<B, P> {
-    /// Makes an engine. It writes nothing before its first pass or job.
+    /// Creates an engine. It writes nothing before its first pass or job.
     ///
     /// # Errors
     ///
-    /// When the threads of its lanes cannot be started.
+    /// The threads of its lanes cannot be started.
     pub fn new(
         backend: B,
         provider: P,
@@ -76,7 +76,7 @@ impl<B: Backend, P: Provider> Engine<B, P> {
         })
     }
 
-    /// Returns a handle: for jobs, approvals, cancels, and operations in doubt.
+    /// Returns a handle for jobs, approvals, cancels, and operations in doubt.
     pub fn handle(&self) -> EngineHandle<B> {
         EngineHandle(Arc::clone(&self.shared))
     }
@@ -90,14 +90,14 @@ impl<B: Backend, P: Provider> Engine<B, P> {
 
 impl<B: Backend, P: Provider> Source for Engine<B, P> {
     type Scope = ();
-    /// The provider has the desired state.
+    /// Nothing, because the provider has the desired state.
     type Desired = ();
     type Options = ();
     type Report = Report;
     type Observed = Observed;
     type Error = Error;
 
-    /// Each pass observes everything.
+    /// Runs a pass, which always observes everything.
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Report, Error> {
         let PassInput { ledger, limits, .. } = input;
         self.shared.recover()?;
@@ -125,7 +125,7 @@ impl<B: Backend, P: Provider> Source for Engine<B, P> {
         self.shared.observe().map(Some)
     }
 
-    /// Subscribes to the provider and the backend, and for hints of starts that took long.
+    /// Subscribes to the provider and the backend, and for hints of late starts.
     fn subscribe(&mut self, (): &(), hints: Hints) -> Subscribed<(), Error> {
         self.events = None;
         self.shared.set_hints(hints.clone());
@@ -151,7 +151,7 @@ impl<B: Backend, P: Provider> Source for Engine<B, P> {
         events.drain().inspect_err(|_| self.events = None)
     }
 
-    /// Returns the objects that the provider desires otherwise than in the last pass.
+    /// Returns the objects whose desired state differs from the last pass's.
     fn changed_keys(&mut self, (): &(), (): &()) -> Option<Vec<OpKey>> {
         self.ask_provider();
         let last = self.last_desired.as_ref()?;
@@ -168,8 +168,8 @@ fn changed<'a>(last: &'a Objects, now: &'a Objects) -> impl Iterator<Item = &'a 
 }
 
 impl<B: Backend, P> Drop for Engine<B, P> {
-    /// Waits for the requests that are being made, so that their answers are recorded, and lets go
-    /// of the operations in flight, so that another engine can take them over.
+    /// Waits for the current requests, to record their answers, and releases the operations in
+    /// flight for another engine.
     fn drop(&mut self) {
         let wait = self.shared.config.start_wait;
         let _ = self.shared.queue.close_within(wait);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// An error of a provider, a backend, a token or the journal, or a request that was refused.
+/// An error of a provider, a backend, a token or the journal, or a refused request.
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -11,48 +11,48 @@ pub struct Error {
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-/// The kinds of [`Error`].
+/// The kinds of [`Error`], for callers that react to some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The desired state cannot be read.
     Provider,
-    /// The backend did not answer, or not in a way that says what happened.
+    /// The backend did not answer, or not clearly.
     Backend,
-    /// The journal or the ledger cannot be read or written, so nothing is begun.
+    /// The journal or the ledger cannot be read or written, so nothing begins.
     Journal,
-    /// A text is no token, or no record of this crate.
+    /// A text is not a token, or not a record of this crate.
     Malformed,
-    /// A token is not signed by the key of the gate.
+    /// A token is not signed by the gate's key.
     Signature,
-    /// A token is for another journal, such as one that was deleted.
+    /// A token is for another journal, such as a deleted one.
     OtherJournal,
     /// A token has expired, by the latest time that the agent has seen.
     Expired,
-    /// A token is valid for longer than the gate allows, or was made at a later time than now.
+    /// A token is valid for longer than the gate allows, or its issue time is in the future.
     Lifetime,
     /// A token was used before.
     Spent,
-    /// A token is for no action that waits: for another action, another state of the object, or
-    /// another agent.
+    /// No waiting action matches the token: it is for another action, another state of the object,
+    /// or another agent.
     NotWaiting,
-    /// There is no such operation, or it is not in the state that the call needs.
+    /// There is no such operation, or its state does not fit the call.
     NoOperation,
-    /// An argument is not allowed.
+    /// An argument is not allowed; the message says which.
     Invalid,
-    /// The engine was dropped: its handles answer nothing any more.
+    /// The engine was dropped: its handles no longer answer.
     Ended,
-    /// The time for the answer is over. What was asked for goes on.
+    /// The time for the answer is over. The request continues.
     Timeout,
 }
 
 impl Error {
-    /// Makes an error, for a provider or a backend.
+    /// Creates an error, for a provider or a backend.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         Error { kind, message: message.into(), source: None }
     }
 
-    /// Adds the cause.
+    /// Sets the cause, returned by [`source`](std::error::Error::source).
     #[must_use]
     pub fn with_source(
         mut self,
@@ -62,7 +62,7 @@ impl Error {
         self
     }
 
-    /// Returns the kind of the error.
+    /// Returns the kind, for callers that react to some errors.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

@@ -1,4 +1,4 @@
-//! The gate: destructive actions wait for an approval, a token over exactly that action and the
+//! The gate: destructive actions wait for an approval, a token for exactly that action and the
 //! state of its object.
 
 use std::fmt;
@@ -11,11 +11,11 @@ use trueup_reconcile::utc;
 
 use crate::{Action, Error, ErrorKind, Object, Value};
 
-/// Returns true if a signature, the second argument, is that of the approver over a message.
+/// Returns true if the signature, the second argument, is the approver's for the message.
 type Verifier = Arc<dyn Fn(&[u8], &[u8]) -> bool + Send + Sync>;
 
-/// Decides whether a destructive action has an approval. It is pure: the nonces of tokens are spent
-/// in the journal, by the engine.
+/// Decides if a destructive action has an approval. It has no side effects: the engine spends the
+/// nonces of tokens in the journal.
 #[derive(Clone)]
 pub struct Gate {
     agent: String,
@@ -23,32 +23,31 @@ pub struct Gate {
     max_lifetime: Duration,
 }
 
-/// What an approval is over: SHA-256 of the agent's name, the action, and the whole object as
+/// The content of an approval: SHA-256 of the agent's name, the action, and the whole object as
 /// observed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ActionHash([u8; 32]);
 
-/// What an approver says of an action. Times count in whole seconds.
+/// The terms of an approval. Times count in whole seconds.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Terms {
-    /// The action, with the state of its object.
+    /// The action with the state of its object.
     pub hash: ActionHash,
-    /// The journal that records the use of the token: it is valid with no other.
+    /// The journal that records the token's use: the token is valid with no other.
     pub journal: JournalId,
-    /// What makes the token valid once. It has to be random.
+    /// A random number that makes the token valid once.
     pub nonce: [u8; 16],
-    /// The time at which the token was made.
+    /// The time at which the token was issued.
     pub issued: SystemTime,
-    /// The time from which it is no longer valid.
+    /// The time from which the token is no longer valid.
     pub expires: SystemTime,
 }
 
-/// A token, as its approver made it: for one action and one journal, once, until it expires.
+/// A token as its approver made it: for one action and one journal, once, until it expires.
 ///
-/// Its text is `trueup2.` and hexadecimal digits: the hash, the id of the journal, 16 bytes of
-/// nonce, the times at which it was made and expires in seconds since 1970, and the signature over
-/// these.
+/// Its text is `trueup2.` and hexadecimal digits: the hash, the journal's id, 16 bytes of nonce,
+/// the times of issue and expiry in seconds since 1970, and the signature over these.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Approval {
     terms: Terms,
@@ -57,24 +56,24 @@ pub struct Approval {
 
 const PREFIX: &str = "trueup2.";
 const DOMAIN: &[u8] = b"trueup-control approval 2\0";
-/// Hash, journal, nonce and two times.
+/// The length in bytes of hash, journal, nonce and two times.
 const HEAD: usize = 32 + 16 + 16 + 8 + 8;
-/// For how long a token is valid at most, unless the gate says otherwise.
+/// A token's longest lifetime, unless the gate sets another.
 const MAX_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// How far the approver's clock may be ahead of the agent's.
 const MAX_SKEW: Duration = Duration::from_secs(60);
-/// No signature in use is longer.
+/// The longest signature, in bytes; none in use is longer.
 const MAX_SIGNATURE: usize = 4096;
 
 impl Gate {
-    /// Makes a gate that lets no destructive action pass.
+    /// Creates a gate that lets no destructive action pass.
     pub fn closed() -> Gate {
         Gate { agent: String::new(), verifier: None, max_lifetime: MAX_LIFETIME }
     }
 
-    /// Makes a gate of the agent with this name: an approval for one agent is none for another.
-    /// `is_signed` returns true if a signature, its second argument, is that of the approver over
-    /// a message, its first.
+    /// Creates a gate for the agent with this name. Approvals for other agents are not valid.
+    /// `is_signed` returns true if the signature, its second argument, is the approver's for the
+    /// message, its first.
     pub fn new(
         agent: impl Into<String>,
         is_signed: impl Fn(&[u8], &[u8]) -> bool + Send + Sync + 'static,
@@ -86,8 +85,8 @@ impl Gate {
         }
     }
 
-    /// Sets for how long a token is valid at most, from the time at which it was made: 24 hours by
-    /// default. A token that is made for longer is refused.
+    /// Sets a token's longest lifetime, from the time of issue: 24 hours by default. A token with a
+    /// longer one is refused.
     #[must_use]
     pub fn with_max_lifetime(mut self, max_lifetime: Duration) -> Gate {
         self.max_lifetime = max_lifetime;
@@ -99,7 +98,8 @@ impl Gate {
         self.verifier.is_none()
     }
 
-    /// Returns what an approval of the action has to be over, with its object as observed.
+    /// Returns the hash that an approval of the action must contain; `observed` is the action's
+    /// object.
     pub fn hash(&self, action: &Action, observed: Option<&Object>) -> ActionHash {
         let mut hash = Sha256::new();
         hash.update(DOMAIN);
@@ -132,8 +132,8 @@ impl Gate {
         ActionHash(hash.finalize().into())
     }
 
-    /// Reads a token, and checks its signature, its journal and its times. `now` has to be the
-    /// latest time that was seen: a clock that is set back would make expired tokens valid.
+    /// Reads a token, and checks its signature, journal and times. `now` must be the latest time
+    /// seen: a clock set back would make expired tokens valid.
     ///
     /// # Errors
     ///
@@ -188,7 +188,7 @@ impl Gate {
     }
 }
 
-/// Hashes a value so that an absent one has another hash than any that is there.
+/// Hashes a value so that an absent one differs from every present one.
 fn value(part: &mut impl FnMut(&[u8]), value: Option<&Value>) {
     match value {
         None => part(&[0]),
@@ -205,8 +205,8 @@ fn message(terms: &[u8]) -> Vec<u8> {
 }
 
 impl Terms {
-    /// Makes the terms of an approval: of the action that a request of the agent names, with the
-    /// agent's journal. `nonce` has to be random.
+    /// Creates the terms of an approval, for the action in the agent's request and the agent's
+    /// journal. `nonce` must be random.
     pub fn new(
         hash: ActionHash,
         journal: JournalId,
@@ -235,19 +235,19 @@ impl Terms {
     }
 }
 
-/// Returns the whole seconds since 1970, 0 for a time before.
+/// Returns the whole seconds since 1970; 0 for an earlier time.
 fn seconds(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_secs()
 }
 
-/// Returns the time so many seconds after 1970, if there is one.
+/// Returns the time `seconds` after 1970; `None` beyond the clock's range.
 fn time(seconds: u64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
 }
 
 impl Approval {
-    /// Makes a token on these terms. `sign` signs the message.
+    /// Creates a token with these terms. `sign` signs the message.
     pub fn sign(terms: Terms, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> Approval {
         let signature = sign(&message(&terms.to_bytes()));
         Approval { terms, signature }
@@ -270,22 +270,22 @@ impl Approval {
         Some(Approval { terms, signature: signature.to_vec() })
     }
 
-    /// Returns what its approver says.
+    /// Returns the terms set by the approver.
     pub fn terms(&self) -> &Terms {
         &self.terms
     }
 
-    /// Returns what it is over.
+    /// Returns the hash of the approved action.
     pub fn hash(&self) -> ActionHash {
         self.terms.hash
     }
 
-    /// Returns what makes it valid once.
+    /// Returns the number that makes the token valid once.
     pub fn nonce(&self) -> &[u8; 16] {
         &self.terms.nonce
     }
 
-    /// Returns the time from which it is not valid any more.
+    /// Returns the time from which the token is no longer valid.
     pub fn expires(&self) -> SystemTime {
         self.terms.expires
     }
@@ -312,7 +312,7 @@ impl std::str::FromStr for ActionHash {
     }
 }
 
-/// Reads hexadecimal digits: lower case only, so that a token has one text.
+/// Reads hexadecimal digits, in lower case only, so that a token has one text.
 fn bytes(digits: &str) -> Option<Vec<u8>> {
     if !digits.len().is_multiple_of(2) || digits.len() > 2 * (HEAD + MAX_SIGNATURE) {
         return None;
@@ -345,7 +345,7 @@ impl fmt::Debug for ActionHash {
     }
 }
 
-/// Formats the token, to give it to the agent.
+/// Formats the token for the agent.
 impl fmt::Display for Approval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(PREFIX)?;
@@ -354,7 +354,7 @@ impl fmt::Display for Approval {
     }
 }
 
-/// A token is a permission, so only what it is over is shown.
+/// Shows only the approved hash, because a token is a permission.
 impl fmt::Debug for Approval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Approval").field("terms", &self.terms).finish_non_exhaustive()

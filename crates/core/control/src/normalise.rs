@@ -1,4 +1,5 @@
-//! Normalisers: the canonical form of a field, so that what a backend rewrites is no drift.
+//! Normalisers: the canonical form of a field, so that a backend's rewriting does not count as
+//! drift.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,25 +9,25 @@ use crate::{Object, Value};
 
 type Normaliser = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// The normalisers by field. A field without one is compared as it is.
+/// The normalisers by field. A field without one is compared unchanged.
 ///
-/// A normaliser maps each text that a backend stores alike to one text. It is applied to the
-/// desired and to the observed value, and only for the comparison: an action writes the desired
-/// value as declared. It has to be idempotent. `check_backend` in [trueup-contracts](https://docs.rs/trueup-contracts)
-/// checks all of them against a real backend.
+/// A normaliser maps all texts that a backend stores alike to one text. It is applied to the
+/// desired and the observed value, only for the comparison: an action writes the desired value as
+/// declared. It must be idempotent. `check_backend` in
+/// [trueup-contracts](https://docs.rs/trueup-contracts) checks all of them against a real backend.
 #[derive(Clone, Default)]
 pub struct Normalisers {
     by_field: BTreeMap<String, Normaliser>,
 }
 
 impl Normalisers {
-    /// Makes an empty registry.
+    /// Creates an empty registry.
     pub fn new() -> Normalisers {
         Normalisers::default()
     }
 
-    /// Adds a normaliser for a field; `run_state` is the run state. A second one for the same field
-    /// is applied after the first.
+    /// Adds a normaliser for a field; `run_state` names the run state. A second one for the same
+    /// field is applied after the first.
     #[must_use]
     pub fn with(
         mut self,
@@ -42,7 +43,7 @@ impl Normalisers {
         self
     }
 
-    /// Returns the canonical form of a value of a field. It is secret if the value is.
+    /// Returns a value's canonical form. It is secret if the value is.
     pub fn value(&self, field: &str, value: &Value) -> Value {
         match self.by_field.get(field) {
             Some(normaliser) => value.map(|text| normaliser(text)),
@@ -50,7 +51,7 @@ impl Normalisers {
         }
     }
 
-    /// Returns the canonical form of an object.
+    /// Returns an object's canonical form: its fields' and its run state's.
     pub fn object(&self, object: &Object) -> Object {
         let fields =
             object.fields.iter().map(|(field, value)| (field.clone(), self.value(field, value)));
@@ -66,7 +67,7 @@ impl Normalisers {
         a == b || self.value(field, a) == self.value(field, b)
     }
 
-    /// Returns true if both are none, or have the same canonical form.
+    /// Returns true if both are `None`, or have the same canonical form.
     pub(crate) fn is_same(&self, field: &str, a: Option<&Value>, b: Option<&Value>) -> bool {
         match (a, b) {
             (Some(a), Some(b)) => self.is_equal(field, a, b),
@@ -81,18 +82,19 @@ impl fmt::Debug for Normalisers {
     }
 }
 
-/// Normalises a text by removing white space at its end: a backend adds a newline, or removes it.
+/// Removes white space at a text's end, for backends that add or remove a newline.
 pub fn trim_end(text: &str) -> String {
     text.trim_end().to_owned()
 }
 
-/// Normalises a text whose case means nothing, such as a MAC address or a UUID.
+/// Converts a text to lower case, if its case has no meaning, as in a MAC address or a UUID.
 pub fn lower_case(text: &str) -> String {
     text.to_ascii_lowercase()
 }
 
-/// Returns a normaliser of numbers that a backend rounds up to a multiple of `step`: memory in
-/// bytes to MiB. A text that is no number, or a multiple beyond `u64`, stays as it is.
+/// Returns a normaliser for numbers that a backend rounds up to a multiple of `step`, such as
+/// memory in bytes to MiB. Leaves a text unchanged if it is not a number, or its multiple is beyond
+/// `u64`.
 pub fn round_up(step: u64) -> impl Fn(&str) -> String + Send + Sync + 'static {
     move |text| {
         let number = text.trim().parse::<u64>().ok();

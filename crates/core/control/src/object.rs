@@ -1,11 +1,11 @@
-//! Objects: a key, the fields of its configuration, and its run state.
+//! Objects: a key, configuration fields, and a run state.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-/// The value of a field: text, and whether it is secret.
+/// A field's value: a text that may be secret.
 ///
 /// `Debug` and `Display` show a secret as `<secret>`, so it is in no log, report or status. Two
 /// values are equal if their texts are, whether secret or not.
@@ -15,60 +15,60 @@ pub struct Value {
     is_secret: bool,
 }
 
-/// Objects by key. A map without an object says that there is none.
+/// Objects by key. An object that is not in the map does not exist.
 pub type Objects = BTreeMap<String, Object>;
 
-/// An object, as desired or as observed. Its key is that of the map in which it is.
+/// An object, as desired or as observed. Its key is in the map that contains it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Object {
-    /// Its configuration by field. A field that a desired object lacks is unmanaged.
+    /// Its configuration by field. If a desired object lacks a field, the field is unmanaged.
     pub fields: BTreeMap<String, Value>,
-    /// Its run state, such as `running`. A desired object without one leaves it as it is.
+    /// Its run state, such as `running`. If a desired object has none, the run state is unmanaged.
     pub run_state: Option<Value>,
 }
 
 impl Value {
-    /// Makes a value that may be shown.
+    /// Creates a value that may be shown.
     pub fn new(text: impl Into<String>) -> Value {
         Value { text: text.into(), is_secret: false }
     }
 
-    /// Makes a secret value.
+    /// Creates a secret value, shown as `<secret>`.
     pub fn secret(text: impl Into<String>) -> Value {
         Value { text: text.into(), is_secret: true }
     }
 
-    /// Returns true if it is secret.
+    /// Returns true if the value is secret.
     pub fn is_secret(&self) -> bool {
         self.is_secret
     }
 
-    /// Returns its text, also of a secret value: for the backend, never for a log.
+    /// Returns the text, even of a secret value: for the backend, never for a log.
     pub fn expose(&self) -> &str {
         &self.text
     }
 
-    /// Returns a value with the text that `change` makes, secret if this one is.
+    /// Returns a value with the text changed by `change`; it is secret if this one is.
     pub(crate) fn map(&self, change: impl FnOnce(&str) -> String) -> Value {
         Value { text: change(&self.text), is_secret: self.is_secret }
     }
 }
 
 impl Object {
-    /// Makes an object without fields.
+    /// Creates an object without fields.
     pub fn new() -> Object {
         Object::default()
     }
 
-    /// Sets a field.
+    /// Sets a field, and replaces an earlier value of it.
     #[must_use]
     pub fn with(mut self, field: impl Into<String>, value: impl Into<Value>) -> Object {
         self.fields.insert(field.into(), value.into());
         self
     }
 
-    /// Sets the run state.
+    /// Sets the run state, such as `running`.
     #[must_use]
     pub fn with_run_state(mut self, state: impl Into<Value>) -> Object {
         self.run_state = Some(state.into());

@@ -1,4 +1,4 @@
-//! The plan: the actions that bring observed objects to the desired ones.
+//! The plan: the actions that bring the observed objects to the desired state.
 
 use std::collections::BTreeSet;
 
@@ -6,31 +6,31 @@ use trueup_diff::{Found, Verdict, decide};
 
 use crate::{Action, Change, Config, Normalisers, Object, Objects, Verb};
 
-/// The actions of a pass, and the objects that the configuration leaves as they are.
+/// A pass's actions, and the objects that the settings leave alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Plan {
-    /// The actions by key; of one object the configuration before the run state.
+    /// The actions by key; for one object, the configuration comes before the run state.
     pub actions: Vec<Action>,
-    /// The keys of the objects that are desired and not there.
+    /// The keys of desired objects that do not exist.
     pub missing: Vec<String>,
-    /// The keys of the objects that are there and not desired.
+    /// The keys of existing objects that are not desired.
     pub undesired: Vec<String>,
 }
 
 impl Plan {
-    /// Returns true if nothing is to be done, and no desired object is missing.
+    /// Returns true if there is nothing to do, and no desired object is missing.
     pub fn is_in_place(&self) -> bool {
         self.actions.is_empty() && self.missing.is_empty()
     }
 }
 
-/// Compares objects and returns what to do. The same arguments give the same plan. Of the
-/// configuration it takes the normalisers, and whether to create and to destroy objects.
+/// Compares objects and returns the actions. The same arguments give the same plan. Of the
+/// settings, it uses the normalisers, and the permissions to create and to destroy objects.
 ///
 /// An object gets at most one action on its configuration, with exactly the fields that differ, and
-/// at most one on its run state. A secret that is desired and cannot be observed counts as in
-/// place: backends do not return secrets. If it must be compared, let the backend observe a
+/// at most one on its run state. A desired secret that cannot be observed counts as in place,
+/// because backends do not return secrets. To compare a secret, let the backend observe a
 /// fingerprint, and normalise to that.
 pub fn plan(
     desired: &Objects,
@@ -53,7 +53,7 @@ pub fn plan(
         let (ours, foreign) =
             if owned.contains(key) { (found, Found::Nothing) } else { (Found::Nothing, found) };
         match (decide(wanted.is_some(), ours, foreign), wanted) {
-            // A desired object is changed, whoever created it.
+            // A desired object is changed no matter who created it.
             (Verdict::Change | Verdict::Conflict, _) => plan.actions.extend(changes),
             (Verdict::Create, Some(wanted)) if config.creates => {
                 plan.actions.push(create(key, wanted));
@@ -118,7 +118,7 @@ fn create(key: &str, desired: &Object) -> Action {
     }
 }
 
-/// The action has no changes: the object as observed is in the hash that an approval is over.
+/// Destroys an object. The action has no changes: the approval's hash contains the observed object.
 fn destroy(key: &str) -> Action {
     Action::new(key, Verb::Destroy).with_reason("it is ours, there, and not desired")
 }

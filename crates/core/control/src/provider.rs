@@ -1,4 +1,4 @@
-//! Providers: where the desired state comes from, and what is known of it.
+//! Providers of the desired state, and the last known one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -7,26 +7,26 @@ use trueup_reconcile::{Hints, Subscribed};
 
 use crate::{Error, Objects, Subscription};
 
-/// Provides the desired state.
+/// The source of an engine's desired state.
 pub trait Provider: Send {
-    /// Returns the desired state as it is now: these objects, and no others. `None` says that
-    /// nothing is known: nothing is written, whatever is there. A pass calls it once, and waits for
-    /// it: it has to return soon.
+    /// Returns the current desired state: exactly these objects. `None` means that nothing is
+    /// known: the engine then writes nothing. A pass calls it once and waits for it, so it must
+    /// return soon.
     ///
     /// # Errors
     ///
-    /// When it cannot be read at the moment. The engine keeps what was known until
+    /// The state cannot be read at the moment. The engine keeps the last known one until
     /// [`Config::with_max_staleness`](crate::Config::with_max_staleness) is over.
     fn desired(&mut self) -> Result<Option<Objects>, Error>;
 
-    /// Subscribes for hints that the desired state may have changed, as
+    /// Subscribes for hints that the desired state may have changed, like
     /// [`Source::subscribe`](trueup_reconcile::Source::subscribe).
     fn subscribe(&mut self, _hints: Hints) -> Subscribed<Box<dyn Subscription>, Error> {
         Subscribed::Unsupported
     }
 }
 
-/// A desired state that the program sets. Clones are the same one, also in another thread.
+/// A desired state that the program sets. Clones share it, even across threads.
 #[derive(Clone, Debug)]
 pub struct Fixed(Arc<Mutex<FixedState>>);
 
@@ -36,7 +36,7 @@ struct FixedState {
     hints: Option<Hints>,
 }
 
-/// A desired state that never changes, such as that of an agent that has none yet: `None`.
+/// A desired state that never changes; `None` for an agent without one.
 impl Provider for Option<Objects> {
     fn desired(&mut self) -> Result<Option<Objects>, Error> {
         Ok(self.clone())
@@ -44,12 +44,12 @@ impl Provider for Option<Objects> {
 }
 
 impl Fixed {
-    /// Makes a provider of these objects.
+    /// Creates a provider of these objects, until [`set`](Self::set) changes them.
     pub fn new(objects: Objects) -> Fixed {
         Fixed(Arc::new(Mutex::new(FixedState { desired: Some(objects), hints: None })))
     }
 
-    /// Sets the desired state, or that none is known, and requests a pass.
+    /// Sets the desired state, or `None` if none is known, and requests a pass.
     pub fn set(&self, desired: Option<Objects>) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.desired = desired;
@@ -82,7 +82,7 @@ impl<P: Provider + ?Sized> Provider for Box<P> {
     }
 }
 
-/// What a provider last said, and for how long it has failed since.
+/// A provider's last answer, and its failures since.
 #[derive(Debug)]
 pub(crate) struct LastKnown {
     desired: Option<Objects>,
@@ -97,8 +97,8 @@ impl LastKnown {
         LastKnown { desired: None, answered: None, failing: None }
     }
 
-    /// Takes the provider's answer. What was known is kept for `max_staleness` after the last one.
-    /// A clock that goes back makes an answer young again, never one that was stale already.
+    /// Handles the provider's answer. If it failed, keeps the last one for `max_staleness`. A clock
+    /// set back makes an answer young again, but never revives a stale one.
     pub(crate) fn update(
         &mut self,
         answer: Result<Option<Objects>, Error>,

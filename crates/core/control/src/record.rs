@@ -1,4 +1,4 @@
-//! What the journal keeps of an operation: its action, without secrets, and when it was started.
+//! The journal's record of an operation: its action without secrets, and its start.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Action, Change, Error, ErrorKind, Value, Verb};
 
-/// What the journal keeps of an operation. A secret is kept as such, without its text: the effect
-/// of an action is judged by its other fields.
+/// The journal's record of an operation. A secret is marked as such, without its text: the action's
+/// effect is judged by its other fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) action: Action,
     /// The name of the request to the backend.
     pub(crate) request: String,
-    /// True if a job asked for the action, and not a plan.
+    /// True if a job asked for the action, not a plan.
     pub(crate) is_job: bool,
-    /// True if the same action was done before, and its object read back as something else.
+    /// True if the same action was done before, and its object read back with another value.
     pub(crate) is_again: bool,
-    /// When it was started, in milliseconds since 1970.
+    /// The time of its start, in milliseconds since 1970.
     pub(crate) started: u64,
 }
 
@@ -88,7 +88,7 @@ impl Record {
         serde_json::to_vec(&stored).unwrap_or_default()
     }
 
-    /// Returns what an action is, in bytes, without its secrets.
+    /// Encodes an action without its secrets.
     pub(crate) fn definition(action: Action) -> Vec<u8> {
         let record =
             Record { action, request: String::new(), is_job: true, is_again: false, started: 0 };
@@ -130,8 +130,7 @@ impl Record {
         })
     }
 
-    /// Returns true if the action is to bring about the same. The texts of secrets are not
-    /// compared.
+    /// Returns true if the action has the same purpose. Does not compare the texts of secrets.
     pub(crate) fn is_same(&self, action: &Action) -> bool {
         fn new(action: &Action) -> impl Iterator<Item = (&str, bool, &str)> {
             action.all_changes().map(|change| {

@@ -11,7 +11,7 @@ use trueup_reconcile::{
 
 use crate::{Action, ActionHash, Error};
 
-/// The report of a pass. Every action of the pass has exactly one outcome in it.
+/// A pass's report. Every action of the pass has exactly one outcome in it.
 #[derive(Clone, Debug)]
 pub struct Report {
     pub(crate) converged: bool,
@@ -20,7 +20,7 @@ pub struct Report {
     pub(crate) missing: Vec<String>,
     pub(crate) undesired: Vec<String>,
     pub(crate) unread: Vec<Unread>,
-    /// The objects that may have to be changed, and were not read, with the reason.
+    /// The unread objects that may need a change, with the reason.
     pub(crate) held_up: BTreeMap<String, String>,
     pub(crate) failing: Option<(SystemTime, Error)>,
     pub(crate) trouble: Option<String>,
@@ -29,15 +29,15 @@ pub struct Report {
     pub(crate) statuses: Vec<(OpKey, Option<Arc<Status>>)>,
 }
 
-/// An object, or a lane with all its objects, that could not be read.
+/// An unread object, or an unread lane with all its objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unread {
-    /// The key of the object, or the lane.
+    /// The object's key, or the lane.
     pub key: String,
     /// The reason, in the backend's words.
     pub why: String,
-    /// Since when this engine cannot read it.
+    /// The time since when this engine cannot read it.
     pub since: SystemTime,
 }
 
@@ -45,65 +45,65 @@ pub struct Unread {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ControlOp {
-    /// The action.
+    /// The planned action, or an operation's.
     pub action: Action,
-    /// The outcome.
+    /// The action's result, or the reason why it has none yet.
     pub outcome: Outcome,
-    /// How the last try failed, if this op is pending and has not been tried since.
+    /// The failure of the last try, if this op is pending and has not been tried since.
     pub failed_before: Option<Failure>,
 }
 
-/// The outcome of an action.
+/// An action's outcome.
 pub type Outcome = reconcile::Outcome<Failure, Pending>;
 
-/// Why an action has no outcome yet.
+/// The reason why an action has no outcome yet.
 pub type Pending = reconcile::Pending<Wait>;
 
-/// What an action waits for.
+/// The event that an action waits for, with the facts for its operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
-    /// A task does it.
+    /// A task is carrying it out.
     Running {
         /// The task's id.
         task: String,
-        /// How far it is, in the backend's words.
+        /// The progress, in the backend's words; `None` if not known.
         progress: Option<String>,
-        /// Since when.
+        /// The time of its start.
         since: SystemTime,
-        /// True if that is longer than
+        /// True if it runs for longer than
         /// [`Config::with_task_limit`](crate::Config::with_task_limit).
         is_overdue: bool,
     },
     /// The backend was asked to start it, and has not answered yet.
     Starting,
-    /// The backend's answer was lost: it is found out whether it took effect.
+    /// The backend's answer was lost; the engine is finding out if it took effect.
     Lost {
-        /// How.
+        /// How the answer was lost.
         why: String,
     },
-    /// It cannot be found out whether it took effect: the operator decides, with
-    /// [`EngineHandle::resolve`](crate::EngineHandle::resolve). Until then its object is left
-    /// alone.
+    /// The engine cannot find out if it took effect: the operator decides, with
+    /// [`EngineHandle::resolve`](crate::EngineHandle::resolve). Until then the engine leaves its
+    /// object alone.
     InDoubt {
-        /// What is known.
+        /// The known facts.
         why: String,
     },
-    /// It is destructive, and waits for an approval over this hash.
+    /// It is destructive, and waits for an approval.
     Approval {
-        /// What the approval has to be over.
+        /// The hash that the approval must contain.
         hash: ActionHash,
-        /// Why the last token was not accepted, if there was one.
+        /// The reason why the last token was refused; `None` if there was none.
         refused: Option<String>,
     },
-    /// It failed before, and is tried again at this time.
+    /// It failed before; its next try is at this time.
     Retry(SystemTime),
     /// Another operation on the object is in flight, or another action comes first.
     After,
 }
 
 impl Report {
-    /// Returns true if the desired state is known. If it is not, nothing was written.
+    /// Returns true if the desired state is known. If not, the pass wrote nothing.
     pub fn is_known(&self) -> bool {
         self.is_known
     }
@@ -113,42 +113,43 @@ impl Report {
         &self.ops
     }
 
-    /// Returns the keys of the objects that are desired and not there, and that are not
-    /// created.
+    /// Returns the keys of missing desired objects that the engine may not create by its settings.
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
 
-    /// Returns the keys of the objects that are there and not desired, and that stay.
+    /// Returns the keys of existing, undesired objects that stay.
     pub fn undesired(&self) -> &[String] {
         &self.undesired
     }
 
-    /// Returns what could not be read. Nothing was done to it. The report has not converged if a
-    /// desired object is among it, or one to destroy.
+    /// Returns the unread objects and lanes, which the pass left alone. If one of them is desired
+    /// or to be destroyed, the report has not converged.
     pub fn unread(&self) -> &[Unread] {
         &self.unread
     }
 
-    /// Returns since when the provider fails, and its last error, if it does. If its last answer is
-    /// too old, or there was none, the desired state [is not known](Self::is_known).
+    /// Returns the time since when the provider fails, and its last error; `None` if it works. If
+    /// its last answer is too old, or there was none, the desired state [is not
+    /// known](Self::is_known).
     pub fn failing(&self) -> Option<&(SystemTime, Error)> {
         self.failing.as_ref()
     }
 
-    /// Returns what kept the pass from recording or reading back what it did, if anything.
+    /// Returns the error that kept the pass from recording or reading back its effects; `None`
+    /// without one.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
 
-    /// Notes which statuses have changed since those of the last pass, and returns those of now.
+    /// Notes the statuses that changed since the last pass, and returns the current ones.
     pub(crate) fn note_statuses(
         &mut self,
         mut before: BTreeMap<String, Arc<Status>>,
     ) -> BTreeMap<String, Arc<Status>> {
         let mut now = BTreeMap::new();
         for op in &self.ops {
-            // Of an object with several actions the first one that is not in place counts.
+            // If an object has several actions, the first one that is not in place counts.
             let Some(status) = op.status().filter(|_| !now.contains_key(&op.action.key)) else {
                 continue;
             };
@@ -178,7 +179,7 @@ impl Report {
             statuses.insert(key, status);
         }
         if !self.is_known {
-            // The others were not looked at.
+            // The other objects were not examined.
             statuses.extend(before);
             return statuses;
         }
@@ -190,7 +191,7 @@ impl Report {
 
 const KIND: &str = "object";
 
-/// Returns the key of an object for a driver: the same in each pass.
+/// Returns an object's key for a driver: the same in each pass.
 pub(crate) fn op_key(key: &str) -> OpKey {
     use std::hash::{DefaultHasher, Hash as _, Hasher as _};
     let mut hasher = DefaultHasher::new();
@@ -229,7 +230,7 @@ impl reconcile::Report for Report {
     }
 }
 
-/// Returns true if nothing is known of the op but that it is not tried yet.
+/// Returns true if the only fact known about the op is that it was not tried yet.
 fn is_put_off(pending: &Pending) -> bool {
     match pending {
         Pending::Own(wait) => matches!(wait, Wait::Retry(_) | Wait::After),
@@ -247,7 +248,7 @@ fn condition(failure: &Failure) -> Condition {
     }
 }
 
-/// Reads a failure from its text. The class of another text is not known.
+/// Parses a failure's text. If the text has another form, its class is unknown.
 pub(crate) fn parse_failure(text: &str) -> Failure {
     let parts = text.strip_suffix(')').and_then(|it| it.rsplit_once(" ("));
     let parsed = parts.and_then(|(message, class)| {
@@ -262,7 +263,7 @@ impl ControlOp {
         ControlOp { action, outcome, failed_before: None }
     }
 
-    /// Returns the status of the object; `None` if the action was applied.
+    /// Returns the object's status; `None` if the action was applied.
     fn status(&self) -> Option<Status> {
         let condition = match &self.outcome {
             Outcome::Applied => return None,
@@ -283,7 +284,7 @@ impl ControlOp {
     }
 }
 
-/// Formats what could not be read as `web: not read since 2026-11-26 00:45:00 UTC: no answer within 5 s`.
+/// Formats the entry as `web: not read since 2026-11-26 00:45:00 UTC: no answer within 5 s`.
 impl fmt::Display for Unread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Unread { key, why, since } = self;
@@ -304,7 +305,7 @@ impl fmt::Display for ControlOp {
     }
 }
 
-/// What an op waits for, and how it failed before, if it did.
+/// Formats the reason why an op waits, and its earlier failure, if any.
 pub(crate) struct Waiting<'a>(pub(crate) &'a Pending, pub(crate) Option<&'a Failure>);
 
 impl fmt::Display for Waiting<'_> {

@@ -5,11 +5,11 @@ use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use crate::{Approval, Error, ErrorKind, Gate, Terms};
 
 impl Gate {
-    /// Makes a gate whose tokens are signed by the approver with this Ed25519 public key.
+    /// Creates a gate that accepts tokens signed with this Ed25519 public key.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](ErrorKind::Invalid) if the bytes are no public key, or a weak one.
+    /// [`Invalid`](ErrorKind::Invalid) if the bytes are not a public key, or a weak one.
     pub fn signed_by(agent: impl Into<String>, public_key: &[u8; 32]) -> Result<Gate, Error> {
         let key = VerifyingKey::from_bytes(public_key)
             .ok()
@@ -18,7 +18,7 @@ impl Gate {
                 let text = "these bytes are no Ed25519 public key, or a weak one";
                 Error::new(ErrorKind::Invalid, text)
             })?;
-        // Strict: a signature has one form, and weak keys verify nothing.
+        // Strict verification: a signature has one form, and weak keys verify nothing.
         Ok(Gate::new(agent, move |message, signature| {
             Signature::from_slice(signature)
                 .is_ok_and(|signature| key.verify_strict(message, &signature).is_ok())
@@ -27,7 +27,7 @@ impl Gate {
 }
 
 impl Approval {
-    /// Makes a token on these terms with an approver's Ed25519 secret key.
+    /// Creates a token with these terms, signed with an approver's Ed25519 secret key.
     pub fn sign_with(secret_key: &[u8; 32], terms: Terms) -> Approval {
         let key = SigningKey::from_bytes(secret_key);
         Approval::sign(terms, |message| key.sign(message).to_bytes().to_vec())

@@ -1,4 +1,4 @@
-//! The provider that reads a file, and watches it.
+//! A provider that reads and watches a file.
 
 use std::ffi::OsStr;
 use std::io;
@@ -17,24 +17,25 @@ type Parse = dyn Fn(&[u8]) -> Result<Objects, Error> + Send;
 
 /// A desired state in a file.
 ///
-/// A file that is not there, or cannot be parsed, is a failure of the provider, and never an empty
-/// desired state; so is a file that a user other than root and our own could change or replace, as
-/// it decides what is done. Replace the file by renaming, so that no half of it is read.
+/// If the file is missing or cannot be parsed, the provider fails; this is never an empty desired
+/// state. It also fails if a user other than root and our own could change or replace the file,
+/// because its content decides the actions. Replace the file by renaming, so that it is never read
+/// half written.
 pub struct WatchedFile {
     path: PathBuf,
     parse: Box<Parse>,
 }
 
-/// A larger file is an error.
+/// The largest accepted file, in bytes.
 const MAX_LEN: u64 = 64 << 20;
 
 impl WatchedFile {
-    /// Makes a provider of the JSON in a file: see [`parse_json`].
+    /// Creates a provider for the JSON in a file: see [`parse_json`].
     pub fn json(path: impl Into<PathBuf>) -> WatchedFile {
         WatchedFile::new(path, parse_json)
     }
 
-    /// Makes a provider of a file in a format of the caller.
+    /// Creates a provider for a file in the caller's format.
     pub fn new(
         path: impl Into<PathBuf>,
         parse: impl Fn(&[u8]) -> Result<Objects, Error> + Send + 'static,
@@ -73,7 +74,7 @@ impl Provider for WatchedFile {
 ///
 /// # Errors
 ///
-/// [`Provider`](ErrorKind::Provider), with line and column, also for an unknown or a doubled key.
+/// [`Provider`](ErrorKind::Provider), with line and column; also for an unknown or a repeated key.
 pub fn parse_json(bytes: &[u8]) -> Result<Objects, Error> {
     let objects: Unique<FileObject> = serde_json::from_slice(bytes)
         .map_err(|error| Error::new(ErrorKind::Provider, "not as expected").with_source(error))?;
@@ -115,7 +116,7 @@ impl From<FileValue> for Value {
     }
 }
 
-/// A map that refuses a key that occurs twice.
+/// A map that refuses repeated keys.
 struct Unique<T>(std::collections::BTreeMap<String, T>);
 
 impl<T> Default for Unique<T> {
@@ -152,7 +153,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Unique<T> {
     }
 }
 
-/// Watches the directory, so that a file that is replaced or not there yet is seen. Any event in it
+/// Watches the directory, to notice a file that is replaced or does not exist yet. Any event in it
 /// is a hint.
 struct Watch(OwnedFd);
 

@@ -1,11 +1,11 @@
-//! [`ChangeLog`]: what changed of a collection, so that whoever knew it before need not compare it
-//! all.
+//! [`ChangeLog`]: the changes of a collection, so that a reader who knew an earlier state need not
+//! compare everything.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A state of a collection. No two different states have the same revision, of whatever collection
-/// of the process.
+/// A state of a collection. Different states have different revisions, across all collections of
+/// the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(u64);
 
@@ -16,10 +16,10 @@ impl Revision {
     }
 }
 
-/// The changes of a collection, within a bound.
+/// The latest changes of a collection.
 ///
-/// The verdict on a key depends on that key alone. So a diff of the keys that changed is that part
-/// of the diff of all, and costs what it changes.
+/// The verdict on a key depends only on that key. So a diff of the changed keys equals that part of
+/// the full diff, and its cost depends only on the changes.
 ///
 /// ```
 /// use trueup_diff::ChangeLog;
@@ -33,25 +33,25 @@ impl Revision {
 /// ```
 #[derive(Clone, Debug)]
 pub struct ChangeLog<C> {
-    /// The revision before the first change that is kept.
+    /// The revision before the first kept change.
     since: Revision,
     now: Revision,
     changes: VecDeque<(Revision, C)>,
 }
 
 impl<C> ChangeLog<C> {
-    /// Makes the log of a new collection.
+    /// Creates the log of a new collection, with a revision of its own.
     pub fn new() -> ChangeLog<C> {
         let now = Revision::next();
         ChangeLog { since: now, now, changes: VecDeque::new() }
     }
 
-    /// Returns the revision of the collection.
+    /// Returns the collection's current revision, for a later [`since`](Self::since).
     pub fn now(&self) -> Revision {
         self.now
     }
 
-    /// Adds a change. The log keeps the last `kept` changes.
+    /// Adds a change, and drops all but the last `kept` changes.
     pub fn add(&mut self, change: C, kept: usize) {
         self.now = Revision::next();
         self.changes.push_back((self.now, change));
@@ -62,8 +62,8 @@ impl<C> ChangeLog<C> {
         }
     }
 
-    /// Returns the changes after a revision, or `None` if they are no longer kept, or if the
-    /// revision is not one of this collection.
+    /// Returns the changes after a revision; `None` if they are no longer kept, or if the revision
+    /// belongs to another collection.
     pub fn since(&self, revision: Revision) -> Option<impl Iterator<Item = &C>> {
         let at = if revision == self.since {
             0

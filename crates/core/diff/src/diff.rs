@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 
 use crate::{Duplicate, Found, Verdict, decide, walk};
 
-/// What turns the observed items into the desired ones. Each list is in key order.
+/// The differences between observed and desired items. Each list is in key order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Diff<'a, D, O = D> {
-    /// Desired and absent.
+    /// Items that are desired and absent.
     pub create: Vec<&'a D>,
-    /// Ours and not as desired: the desired item, then the observed one.
+    /// Items of ours that differ: the desired item, then the observed one.
     pub change: Vec<(&'a D, &'a O)>,
-    /// Ours and not desired, or one too many of its key.
+    /// Items of ours that are not desired, or are duplicates on their key.
     pub delete: Vec<&'a O>,
-    /// Another writer's in the way of a desired item: the desired item, then the other one.
+    /// Items of another writer in the way of a desired one: the desired item, then the other one.
     pub conflict: Vec<(&'a D, &'a O)>,
-    /// Another writer's that is as desired: the desired item, then the other one.
+    /// Items of another writer that are as desired: the desired item, then the other one.
     pub satisfied: Vec<(&'a D, &'a O)>,
 }
 
@@ -30,9 +30,9 @@ impl<D, O> Diff<'_, D, O> {
     }
 }
 
-/// Compares items of which `is_ours` knows the owner, such as by a marker that they bear.
+/// Compares items whose owner `is_ours` can tell, for example by a marker.
 ///
-/// Of several items of ours on a key one that is as desired is kept, else the first is changed, and
+/// If we have several items on a key, one that is as desired is kept, or else the first is changed;
 /// the others are deleted.
 ///
 /// ```
@@ -57,7 +57,7 @@ impl<D, O> Diff<'_, D, O> {
 ///
 /// # Errors
 ///
-/// When two desired items have one key.
+/// Two desired items have the same key.
 pub fn two_way<'a, D, O, K: Ord>(
     desired: &'a [D],
     observed: &'a [O],
@@ -69,7 +69,7 @@ pub fn two_way<'a, D, O, K: Ord>(
     diff(desired, observed, key, observed_key, is_as_desired, |_, item| is_ours(item))
 }
 
-/// Compares items that say nothing of their owner: those on the keys in `owned` are ours.
+/// Compares items that do not show their owner: the ones on the keys in `owned` are ours.
 ///
 /// ```
 /// use std::collections::BTreeSet;
@@ -87,7 +87,7 @@ pub fn two_way<'a, D, O, K: Ord>(
 ///
 /// # Errors
 ///
-/// When two desired items have one key.
+/// Two desired items have the same key.
 pub fn three_way<'a, D, O, K: Ord>(
     desired: &'a [D],
     observed: &'a [O],
@@ -115,7 +115,7 @@ fn diff<'a, D, O, K: Ord>(
         satisfied: Vec::new(),
     };
     walk(desired, observed, key, observed_key, |key, wanted, present| {
-        // The first of each, unless one that is as desired comes later.
+        // The first item of each owner, unless a later one is as desired.
         let mut best: [Option<(&'a O, bool)>; 2] = [None; 2];
         for item in present {
             let of_owner = &mut best[usize::from(is_ours(key, item))];
@@ -145,7 +145,7 @@ fn diff<'a, D, O, K: Ord>(
         if present.len() == 1 && wanted.is_some() {
             return;
         }
-        // Of ours one at most is kept for the desired item; for each other none is desired.
+        // At most one of ours is kept for the desired item; the others are not desired.
         let kept = ours.filter(|_| wanted.is_some()).map(|(ours, _)| ours);
         diff.delete.extend(present.iter().copied().filter(|item| {
             let ours = if is_ours(key, item) { Found::Different } else { Found::Nothing };

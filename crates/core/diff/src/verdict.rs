@@ -1,45 +1,47 @@
-//! The decision table: what is desired on a key, what is there of ours, and what is there of other
-//! writers.
+//! The decision table, by three facts about a key: the desired state, our item, and other writers'
+//! items.
 
-/// What an observation has on a key, of ours or of other writers.
+/// The observed items of one owner on a key: ours, or other writers'.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Found {
-    /// Nothing.
+    /// No item.
     Nothing,
-    /// An item that is as desired. If nothing is desired on the key, no item is.
+    /// An item as desired. If nothing is desired on the key, no item is as desired.
     AsDesired,
-    /// An item that is not as desired.
+    /// An item that differs from the desired one.
     Different,
 }
 
-/// What is to be done about a key.
+/// The action for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// Leaves the key alone: nothing is desired on it, and nothing of ours is there.
+    /// Leaves the key alone: nothing is desired, and nothing is ours.
     Leave,
-    /// Keeps ours, which is as desired.
+    /// Keeps our item, which is as desired.
     Keep,
     /// Uses another writer's item, which is as desired and does not become ours.
     Satisfied,
-    /// Creates the desired item.
+    /// Creates the desired item, because the key has none.
     Create,
-    /// Changes ours into the desired item.
+    /// Changes our item into the desired one.
     Change,
-    /// Deletes ours.
+    /// Deletes our item.
     Delete,
-    /// Does nothing and says so: another writer's item is in the way. A planner may be allowed to
-    /// take it over.
+    /// Does nothing and reports that another writer's item is in the way. A planner may be allowed
+    /// to take it over.
     Conflict,
 }
 
 impl Found {
-    /// Returns what an item on a key is, given if it is as desired.
+    /// Returns [`AsDesired`](Self::AsDesired) if the argument is true, or else
+    /// [`Different`](Self::Different).
     #[inline]
     pub const fn item(is_as_desired: bool) -> Found {
         if is_as_desired { Found::AsDesired } else { Found::Different }
     }
 
-    /// Returns what the best of several items is: as desired, if one of them is.
+    /// Returns [`AsDesired`](Self::AsDesired) if one of the items is; [`Nothing`](Self::Nothing) if
+    /// there are none.
     pub fn best(items: impl IntoIterator<Item = bool>) -> Found {
         let mut best = Found::Nothing;
         for is_as_desired in items {
@@ -52,11 +54,11 @@ impl Found {
     }
 }
 
-/// Decides what to do about a key.
+/// Decides the action for a key.
 ///
-/// This is the only place that decides between what is desired, what is ours and what is foreign.
-/// An item of another writer is never changed and never deleted, and ours is not changed beside
-/// one: a store that keeps several items on a key may change the other.
+/// This is the only place that decides between desired, own and foreign items. It never changes or
+/// deletes another writer's item, and does not change ours beside one, because a store that keeps
+/// several items on a key may change the other.
 ///
 /// ```
 /// use trueup_diff::{Found, Verdict, decide};

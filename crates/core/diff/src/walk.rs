@@ -1,15 +1,15 @@
-//! The walk over desired and observed items, side by side, in the order of their keys.
+//! Walks over desired and observed items, side by side, in key order.
 
 use std::fmt;
 use std::iter::Peekable;
 use std::{slice, vec};
 
-/// Two desired items have one key. Positions are those in the desired list.
+/// The error that two desired items have the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duplicate {
-    /// The position of the first.
+    /// The first item's position in the desired list, from 0.
     pub first: usize,
-    /// The position of the second.
+    /// The second item's position in the desired list, from 0.
     pub second: usize,
 }
 
@@ -21,16 +21,16 @@ impl fmt::Display for Duplicate {
 
 impl std::error::Error for Duplicate {}
 
-/// Walks desired and observed items key by key, in order: the desired item of the key, if any, and
-/// all observed ones, in the order in which they were given. After an error `each` has been called
-/// for some of the keys.
+/// Walks desired and observed items key by key, in order. Passes `each` the key's desired item, if
+/// any, and all observed ones, in their given order. After an error, `each` has been called for
+/// some of the keys.
 ///
-/// A list that is in the order of its keys is walked where it lies. Any other is sorted before, so
-/// that a walk costs n log n at most.
+/// A list in key order is walked in place. Any other list is sorted first, so a walk costs n log n
+/// at most.
 ///
 /// # Errors
 ///
-/// When two desired items have one key.
+/// Two desired items have the same key.
 pub fn walk<'d, 'o, D, O, K: Ord>(
     desired: &'d [D],
     observed: &'o [O],
@@ -74,8 +74,7 @@ pub fn walk<'d, 'o, D, O, K: Ord>(
     }
 }
 
-/// Returns the items with their keys, in key order; those of one key in the order in which they
-/// were given.
+/// Returns the items with their keys, in key order; items with the same key keep their given order.
 fn by_key<'a, 'k, T, K: Ord, F: Fn(&'a T) -> K>(
     items: &'a [T],
     key: &'k F,

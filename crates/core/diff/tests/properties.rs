@@ -7,7 +7,7 @@ use trueup_diff::{ChangeLog, Diff, Duplicate, three_way, two_way};
 
 type Pair = (u8, u8);
 
-/// An observed item: of another type than a desired one.
+/// An observed item, with another type than a desired one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct There {
     key: u8,
@@ -26,7 +26,7 @@ fn there() -> impl Strategy<Value = Vec<There>> {
     })
 }
 
-/// One item a key.
+/// Returns one item for each key.
 fn unique(pairs: Vec<Pair>) -> Vec<Pair> {
     let map: BTreeMap<u8, u8> = pairs.into_iter().collect();
     map.into_iter().collect()
@@ -47,7 +47,7 @@ fn by_keys<'a>(
     three_way(desired, observed, owned, |it| it.0, |it| it.key, |a, b| a.1 == b.value)
 }
 
-/// Carries a diff out over a list.
+/// Applies a diff to a list.
 fn carried_out(diff: &Diff<'_, Pair, There>, observed: &[There]) -> Vec<There> {
     let mut state = observed.to_vec();
     for gone in diff.delete.iter().chain(diff.change.iter().map(|(_, was)| was)) {
@@ -127,7 +127,7 @@ proptest! {
     fn the_order_of_items_does_not_matter(
         (desired, observed, shuffled) in (pairs(), there()).prop_flat_map(|(desired, observed)| {
             let desired = unique(desired);
-            // Of two items of one key the first counts.
+            // If two items have the same key, the first counts.
             let mut observed = observed;
             observed.sort_unstable();
             observed.dedup_by_key(|it| it.key);
@@ -159,7 +159,7 @@ proptest! {
         prop_assert_eq!(desired[error.first].0, again.0);
     }
 
-    /// A diff of the keys that changed since a revision is all that is left to do.
+    /// A diff of the keys changed since a revision finds everything left to do.
     #[test]
     fn a_diff_of_the_changed_keys_is_that_part_of_the_diff_of_all(
         before in pairs(),

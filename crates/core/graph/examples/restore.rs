@@ -1,8 +1,8 @@
-//! Undoes what an earlier process created and this one does not declare, and sends a value from one
-//! vertex to another.
+//! Removes files that an earlier process created and this one does not declare, and sends a value
+//! from one vertex to another.
 //!
 //! `cargo run -p trueup-graph --example restore -- FOLDER NAME...` keeps a file of each name in the
-//! folder. Run it again with other names: files of names that are gone are removed.
+//! folder. If you run it again with other names, it removes the files whose names are gone.
 
 use std::error::Error;
 use std::path::Path;
@@ -13,7 +13,7 @@ use trueup_journal::{Journal, LedgerScope};
 
 const BOUND: Duration = Duration::from_secs(60);
 
-/// Declares a file, and a vertex that sends how many there are to one that prints it.
+/// Declares a file for each name, a vertex that sends their number, and one to print it.
 fn declare(folder: &Path, names: &[String]) -> Vec<(VertexSpec, Box<dyn Vertex>)> {
     let mut vertices: Vec<(VertexSpec, Box<dyn Vertex>)> = Vec::new();
     let (folder, count) = (folder.to_owned(), names.len());
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let journal = Journal::open(folder.join(".journal"))?;
     let ledger = journal.ledger("graph", &LedgerScope::new("host", ""))?;
     let config = Config::new(2.try_into()?).with_quiet(Duration::ZERO);
-    // All records of this graph are of files.
+    // All records of this graph belong to files.
     let restore = |name: &str, record: &[u8]| {
         println!("{name} is gone");
         let file: Box<dyn Vertex> = Box::new(File::from_record(record)?);

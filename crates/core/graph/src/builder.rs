@@ -1,4 +1,4 @@
-//! From vertices and edges to a checked graph.
+//! Builds a checked graph from vertices and edges.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,21 +9,22 @@ use crate::graph::{Adjacency, Groups, SemaphoreCounts, order};
 use crate::state::Made;
 use crate::{EdgeKind, Error, Graph, Record, VertexId, VertexSpec};
 
-/// The largest number of vertices: the number of one and the kind of an edge fit into 32 bits.
+/// The largest number of vertices: a vertex's number and an edge's kind share 32 bits.
 const MOST: usize = (u32::MAX / 4) as usize;
 
-/// A graph that is being built.
+/// A graph under construction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GraphBuilder {
     pub(crate) vertices: Vec<VertexSpec>,
-    /// Parent, and child as in [`Graph::children`].
+    /// Parent and child; the child is encoded as in [`Graph::children`].
     pub(crate) edges: Vec<(u32, u32)>,
-    /// By parent and child: what edges pass on that pass on some kinds of change.
+    /// The kinds of change that an edge passes on, by parent and child, for edges limited to some
+    /// kinds.
     pub(crate) kinds: BTreeMap<(u32, u32), Kinds>,
 }
 
 impl GraphBuilder {
-    /// Adds a vertex.
+    /// Adds a vertex and returns its number.
     pub(crate) fn vertex(&mut self, vertex: VertexSpec) -> VertexId {
         self.vertices.push(vertex);
         VertexId((self.vertices.len() - 1).min(u32::MAX as usize) as u32)
@@ -34,12 +35,12 @@ impl GraphBuilder {
         self.edges.push((parent.0, EdgeKind::After.to(child.0)));
     }
 
-    /// Checks and returns the graph, in time linear in vertices and edges but for sorting names.
+    /// Checks and returns the graph, in time linear in vertices and edges except for sorting names.
     ///
     /// # Errors
     ///
-    /// Two vertices of one name, an edge from an unknown vertex, a cycle, or a semaphore without
-    /// room or with different counts.
+    /// Two vertices have one name, an edge comes from an unknown vertex, there is a cycle, or a
+    /// semaphore has a count of 0 or different counts.
     pub(crate) fn build(mut self) -> Result<Graph, Error> {
         let own = self.vertices.len();
         if own > MOST {
@@ -56,7 +57,7 @@ impl GraphBuilder {
     fn names(&self) -> Result<Box<[u32]>, Error> {
         let named = self.vertices.iter().zip(0u32..);
         let mut begun: Vec<_> = named.map(|(it, at)| (beginning(it.name()), at)).collect();
-        // Most names differ in how they begin: then they are not looked up.
+        // Most names differ in their first bytes, so the full names are rarely compared.
         begun.sort_unstable_by(|(one, at), (other, other_at)| {
             one.cmp(other).then_with(|| self.name(*at).cmp(self.name(*other_at)))
         });
@@ -74,7 +75,7 @@ impl GraphBuilder {
         self.vertices[vertex as usize].name()
     }
 
-    /// Turns names into edges.
+    /// Turns the declared names of parents, needs and wants into edges.
     fn links(&mut self) -> Result<(), Error> {
         let vertices = self.vertices.iter_mut().zip(0u32..);
         let links: Vec<_> = vertices.filter_map(|(it, at)| Some((at, it.links.take()?))).collect();
@@ -84,7 +85,7 @@ impl GraphBuilder {
                 providers.entry(what).or_default().push(*at);
             }
         }
-        // Of a graph without names there are none to look up.
+        // Skips the look-ups if no vertex names a parent.
         let is_named = links.iter().any(|it| !it.1.after.is_empty());
         let named = self.vertices.iter().filter(|_| is_named).zip(0u32..);
         let numbers: HashMap<&str, u32> = named.map(|(it, at)| (it.name(), at)).collect();
@@ -101,7 +102,7 @@ impl GraphBuilder {
                 };
                 self.edges.push((*found, edge.to(*at)));
             }
-            // Each is one of the names above.
+            // Each name was resolved above.
             for (parent, kind) in &links.kinds {
                 if let Some(parent) = numbers.get(&**parent) {
                     let kinds = self.kinds.entry((*parent, *at)).or_default();
@@ -115,7 +116,7 @@ impl GraphBuilder {
             }
             for what in links.needs.iter().chain(&links.wants) {
                 let found = providers.get(what.as_str()).into_iter().flatten();
-                // What provides its own need waits for no other.
+                // A vertex does not wait for other providers of a need which it provides itself.
                 let others = found.filter(|&provider| provider != at);
                 let edge = EdgeKind::After.to(*at);
                 self.edges.extend(others.map(|&provider| (provider, edge)));
@@ -124,8 +125,8 @@ impl GraphBuilder {
         Ok(())
     }
 
-    /// Makes the graph with edges that it can do without: where there would be a cycle, it has not
-    /// those of the last lists.
+    /// Builds the graph with optional edges. If all of them would form a cycle, drops the last
+    /// lists until there is none.
     pub(crate) fn assemble_with(
         mut self,
         own: usize,
@@ -146,7 +147,7 @@ impl GraphBuilder {
         }
     }
 
-    /// Makes the graph; those behind `own` are reversals.
+    /// Builds the graph; the vertices from `own` on are reversals.
     pub(crate) fn assemble(mut self, own: usize, by_name: Box<[u32]>) -> Result<Graph, Error> {
         let count = self.vertices.len();
         if count > MOST || self.edges.len() > u32::MAX as usize {
@@ -165,7 +166,7 @@ impl GraphBuilder {
         let up = edges.clone().map(|(one, it)| (EdgeKind::child(it), EdgeKind::of(it).from(one)));
         let parents = Adjacency::new(count, up, EdgeKind::parent);
         let children = Adjacency::new(count, edges, EdgeKind::child);
-        // An edge that passes on all counts before.
+        // An edge that passes on every kind overrides one limited to some.
         self.kinds.retain(|(parent, child), _| {
             let item = EdgeKind::RefreshedByKinds.to(*child);
             children.of(*parent).binary_search(&item).is_ok()
@@ -218,23 +219,23 @@ impl GraphBuilder {
     }
 }
 
-/// Checks that these vertices are a graph, as a [`Driver`](crate::Driver) does before it starts.
+/// Checks these vertices as a [`Driver`](crate::Driver) does before it starts.
 ///
 /// # Errors
 ///
-/// Two vertices of one name, an edge from an unknown vertex, a cycle, a port that does not fit, or
-/// a semaphore without room or with different counts.
+/// Two vertices have one name, an edge comes from an unknown vertex, there is a cycle, a port does
+/// not fit, or a semaphore has a count of 0 or different counts.
 pub fn validate(vertices: impl IntoIterator<Item = VertexSpec>) -> Result<(), Error> {
     Graph::new(vertices).map(drop)
 }
 
-/// Reversals of what was made under names that the graph does not have, or by other declarations.
+/// Reversals of vertices that left the graph, or whose declaration changed.
 impl Graph {
-    /// Adds a reversal for each of these declarations: of vertices that have left while no process
-    /// was there, or do not take over what was made under their names. `records` are all that the
-    /// journal has. A declaration of which it does not know that something was made is left out.
+    /// Adds a reversal for each of these declarations: of vertices that left while no process ran,
+    /// or refuse to adopt the work under their names. `records` are all records of the journal.
+    /// Leaves out a declaration if no record says that it made something.
     ///
-    /// What was made last is undone first, children before their parents.
+    /// Reversals run in the reverse order of making, children before their parents.
     ///
     /// # Errors
     ///
@@ -255,7 +256,7 @@ impl Graph {
             Some((made.place, vertex))
         });
         let mut restored: Vec<_> = restored.collect();
-        // What was made last comes first.
+        // The last made comes first.
         restored.sort_by(|one, other| (other.0, one.1.name()).cmp(&(one.0, other.1.name())));
         restored.dedup_by(|one, other| one.1.name == other.1.name);
         let mut builder = self.to_builder();
@@ -268,8 +269,9 @@ impl Graph {
             }
             numbers.insert(name, number);
         }
-        // Children before their parents: of what is undone in the order of making, and against it; and
-        // before what vertices that stay needed.
+        // Children are undone before their parents. `agreeing` holds the edges in the order of
+        // making, `others` the edges against it. `leaving`: a vertex that stays runs before its
+        // former parent is undone.
         let (mut agreeing, mut others, mut leaving) = (Vec::new(), Vec::new(), Vec::new());
         for (child, made_by_child) in &made {
             for parent in &made_by_child.after {
@@ -291,7 +293,7 @@ impl Graph {
     }
 }
 
-/// Checks what vertices receive, and returns the edges from the senders.
+/// Checks the ports that vertices receive by, and returns the edges from the senders.
 fn check_ports(vertices: &[VertexSpec], by_name: &[u32]) -> Result<Vec<(u32, u32)>, Error> {
     let mut edges = Vec::new();
     for (at, vertex) in vertices.iter().enumerate() {
@@ -338,7 +340,7 @@ fn check_ports(vertices: &[VertexSpec], by_name: &[u32]) -> Result<Vec<(u32, u32
     Ok(edges)
 }
 
-/// Returns the first bytes of a name as a number, in the order of names.
+/// Returns the first 16 bytes of a name as a number that sorts as the name does.
 fn beginning(name: &str) -> u128 {
     let mut bytes = [0; 16];
     let len = name.len().min(16);

@@ -1,4 +1,4 @@
-//! What a graph would do, without doing it.
+//! Reports what a graph would do, without doing it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,11 +16,13 @@ use crate::{
     VertexSpec, Wait,
 };
 
-/// Checks each vertex once, parents first and those of a group together, and changes nothing.
-/// `ledger` is that of the graph: a vertex sees the refreshes that are pending, and one more of
-/// each parent that would change, and what others send in their checks. A vertex held
-/// back by one that fails, or that receives what no other sends, is not checked. What is to be undone because it has
-/// left the graph is behind the vertices, and would change.
+/// Checks each vertex once, parents first and the vertices of a group together, and changes
+/// nothing.
+///
+/// `ledger` is the graph's ledger. A vertex sees its pending refreshes, one more for each parent
+/// that would change, and the values sent by other vertices' checks. A vertex is not checked if a
+/// failed one holds it back, or if it receives a value that no check sends. The snapshot lists
+/// reversals after the vertices; each would change.
 ///
 /// # Errors
 ///
@@ -56,23 +58,23 @@ pub fn check(
     Ok(snapshot)
 }
 
-/// A check that goes on.
+/// A check in progress.
 struct Check {
     graph: Graph,
-    /// `None` once it was checked.
+    /// `None` for a vertex that was checked.
     vertices: Vec<Option<Box<dyn Vertex>>>,
     pending: BTreeMap<Arc<str>, u32>,
-    /// What was sent, by vertex and port.
+    /// The values sent, by vertex and port.
     values: BTreeMap<(Arc<str>, Arc<str>), Value>,
-    /// Those that failed or are below such, each with the names of those that failed.
+    /// Vertices that failed or are below a failed one, each with the names of the failed ones.
     failed: BTreeMap<VertexId, BTreeSet<String>>,
-    /// Those that receive what was not sent, and those below them.
+    /// Vertices that lack a value to receive, and the vertices below them.
     waiting: BTreeSet<VertexId>,
     explained: BTreeMap<VertexId, Explanation>,
 }
 
 impl Check {
-    /// Checks vertices at once, but for those that cannot be.
+    /// Checks vertices in one call, except for those held back.
     fn call(&mut self, vertices: Vec<VertexId>) {
         let (mut called, mut contexts) = (Vec::new(), Vec::new());
         for vertex in vertices {
@@ -116,7 +118,7 @@ impl Check {
         }
     }
 
-    /// Returns what keeps a vertex from being checked, and notes that it holds back others.
+    /// Returns the vertex's reasons to wait; if there are any, notes that it holds back others too.
     fn waits(&mut self, vertex: VertexId) -> Vec<Wait> {
         let needed = self.graph.needed(vertex.0).map(VertexId);
         let failed: BTreeSet<String> =
@@ -187,8 +189,8 @@ impl Check {
     }
 }
 
-/// Returns the vertices, parents first: alone, or with those of their group that have as many
-/// vertices above them.
+/// Returns the vertices, parents first. Vertices of one group come together if they have the same
+/// number of levels above them.
 fn calls(graph: &Graph) -> impl Iterator<Item = Vec<VertexId>> {
     let mut depths = vec![0u32; graph.len()];
     let mut calls = BTreeMap::<_, Vec<VertexId>>::new();
@@ -202,7 +204,7 @@ fn calls(graph: &Graph) -> impl Iterator<Item = Vec<VertexId>> {
     calls.into_values()
 }
 
-/// Returns the refreshes that are pending: an intent is one, as after a crash.
+/// Returns the pending refreshes. An intent counts as one, as after a crash.
 fn pending(records: &[(Arc<str>, Record)]) -> BTreeMap<Arc<str>, u32> {
     let mut pending = BTreeMap::<Arc<str>, u32>::new();
     for (name, record) in records {

@@ -1,6 +1,6 @@
-//! The driver: tasks of a runner that do what the state machine asks for.
+//! The driver: tasks of a runner that carry out the state machine's actions.
 //!
-//! All decisions are those of [`State`], under one lock. No vertex is called and nothing is written
+//! All decisions are made by [`State`], under one lock. No code calls a vertex or writes a record
 //! under that lock.
 
 pub(crate) mod call;
@@ -27,21 +27,21 @@ use crate::runner::Runner;
 use crate::sync::{Condvar, Mutex, MutexGuard, after, lock, now, wait_until};
 use crate::{Config, Error, Explanation, Failure, State, Vertex, VertexSpec};
 
-/// A running graph.
+/// A running graph, usable from any thread.
 ///
-/// Its threads are one for each worker and two more, which wait for events and write records, and
-/// those that vertices are [declared](VertexSpec::with_thread) to run on. Dropping it stops it
-/// without waiting; [`stop`](Self::stop) waits. It can be used from any thread.
+/// It has one thread for each worker, two more to wait for events and write records, and the
+/// threads that vertices are [declared](VertexSpec::with_thread) to run on. Dropping it stops it
+/// without waiting; [`stop`](Self::stop) waits.
 pub struct Driver {
     shared: Arc<Shared>,
     runner: Runner,
-    /// A runner of one thread for each that vertices are declared to run on.
+    /// A runner of one thread for each named thread of a vertex.
     named: Mutex<BTreeMap<Arc<str>, Runner>>,
 }
 
 impl Driver {
-    /// Builds the graph and starts it. The `ledger` keeps the refreshes that are pending, and is
-    /// used for nothing else: a `JournalLedger` of its own name keeps them through a crash.
+    /// Builds the graph and starts it. The `ledger` keeps the pending refreshes and must have no
+    /// other use. With a `JournalLedger` of its own name, they survive a crash.
     ///
     /// # Errors
     ///
@@ -54,19 +54,19 @@ impl Driver {
         Self::start_with_restore(config, vertices, ledger, replacing::none)
     }
 
-    /// Starts as [`start`](Self::start) does, and undoes what vertices made that are no longer
-    /// declared: `restore` makes a vertex of a name and what its
-    /// [`Vertex::record`](crate::Vertex::record) has returned, which is then
-    /// [reversed](crate::Vertex::reverse). It is also called for declared vertices that do not
-    /// [take over](crate::Vertex::adopt) what was made under their name.
+    /// Starts like [`start`](Self::start), and undoes the work of vertices that are no longer
+    /// declared. `restore` makes a vertex from a name and the bytes of
+    /// [`Vertex::record`](crate::Vertex::record); the driver then
+    /// [reverses](crate::Vertex::reverse) it. The driver also calls `restore` for declared vertices
+    /// that do not [adopt](crate::Vertex::adopt) the work under their name.
     ///
-    /// If it fails, what was made is kept. [`explain`](Self::explain) says why, and the graph does
-    /// not converge. If the failure may pass, `restore` is called again after a delay, as a failed
-    /// run is.
+    /// If `restore` fails, the work is kept, [`explain`](Self::explain) gives the reason, and the
+    /// graph does not converge. If the failure may pass, the driver calls `restore` again after a
+    /// delay, as after a failed run.
     ///
     /// # Errors
     ///
-    /// As [`start`](Self::start).
+    /// See [`start`](Self::start).
     pub fn start_with_restore(
         config: Config,
         vertices: impl IntoIterator<Item = (VertexSpec, Box<dyn Vertex>)>,
@@ -87,7 +87,7 @@ impl Driver {
             .zip(declared)
             .map(|(vertex, (spec, at))| Arc::new(Cell::new(vertex, spec, at)))
             .collect();
-        // It has the room that the vertices had.
+        // Collecting in place keeps the vertices' larger allocation.
         cells.shrink_to_fit();
         let core = Core {
             cells,
@@ -124,7 +124,7 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Runs a vertex, and what comes after it, because something may have changed.
+    /// Runs a vertex, and the vertices after it, because its state may have changed.
     ///
     /// # Errors
     ///
@@ -137,8 +137,8 @@ impl Driver {
         Ok(())
     }
 
-    /// As [`event`](Self::event), but the vertex waits for no delay after a failure either: for an
-    /// operator who has removed the cause.
+    /// Runs a vertex like [`event`](Self::event), but without waiting for a delay after a failure:
+    /// for an operator who has removed the cause.
     ///
     /// # Errors
     ///
@@ -151,14 +151,14 @@ impl Driver {
         Ok(())
     }
 
-    /// Pauses, and returns once no vertex runs and nothing is written. Runs are interrupted:
-    /// [`should_continue`](crate::RunContext::should_continue) is false for them. What came
-    /// meanwhile runs after [`resume`](Self::resume).
+    /// Pauses, and returns once no vertex runs and nothing is being written. Interrupts the runs:
+    /// [`should_continue`](crate::RunContext::should_continue) returns false for them. Events that
+    /// arrive meanwhile take effect after [`resume`](Self::resume).
     ///
     /// # Errors
     ///
-    /// Something still runs or is still being written after the time `within`. Nothing new begins
-    /// all the same.
+    /// After the time `within`, something still runs or is still being written. The driver stays
+    /// paused.
     pub fn pause(&self, within: Duration) -> Result<(), Error> {
         let mut core = lock(&self.shared.core);
         core.is_interrupted.store(true, Ordering::SeqCst);
@@ -169,7 +169,7 @@ impl Driver {
         if is_done { Ok(()) } else { Err(timed_out(&core, "not paused")) }
     }
 
-    /// Ends a pause.
+    /// Ends a pause; the dirty vertices run.
     pub fn resume(&self) {
         let mut core = lock(&self.shared.core);
         if !core.is_stopping {
@@ -181,8 +181,8 @@ impl Driver {
         }
     }
 
-    /// Stops: interrupts the runs, writes the records of those that have ended, and returns once
-    /// all threads have ended. The ledger is dropped then.
+    /// Stops: interrupts the runs, writes the records of the ended ones, and returns once all
+    /// threads have ended. Then drops the ledger.
     ///
     /// # Errors
     ///
@@ -203,24 +203,25 @@ impl Driver {
         }
     }
 
-    /// Waits until the graph is converged: no vertex was dirty or ran for the
-    /// [quiet time](Config::with_quiet).
+    /// Waits until the graph is converged: no vertex was dirty or running for the [quiet
+    /// time](Config::with_quiet).
     ///
     /// # Errors
     ///
-    /// It is not after the time `within`; the error names vertices and says why.
+    /// The graph has not converged after the time `within`; the error names vertices and their
+    /// reasons.
     pub fn wait_converged(&self, within: Duration) -> Result<(), Error> {
         let core = lock(&self.shared.core);
         let (core, is_done) = self.wait(core, within, |core| core.state.is_converged(now()));
         if is_done { Ok(()) } else { Err(timed_out(&core, "not converged")) }
     }
 
-    /// Waits until no vertex runs, and none will before something happens: what is not settled has
-    /// failed for good, or waits for one that has.
+    /// Waits until no vertex runs and no timer is pending. It does not wait for vertices that have
+    /// failed for good, nor for their descendants.
     ///
     /// # Errors
     ///
-    /// A vertex still runs, or waits for time, after the time `within`.
+    /// A vertex still runs or has a timer after the time `within`.
     pub fn wait_idle(&self, within: Duration) -> Result<(), Error> {
         let core = lock(&self.shared.core);
         let (core, is_done) =
@@ -228,16 +229,16 @@ impl Driver {
         if is_done { Ok(()) } else { Err(timed_out(&core, "not idle")) }
     }
 
-    /// True if the graph is converged.
+    /// True if no vertex was dirty or running for the [quiet time](Config::with_quiet).
     pub fn is_converged(&self) -> bool {
         lock(&self.shared.core).state.is_converged(now())
     }
 
-    /// True if all of these vertices are converged: a part of the graph.
+    /// True if all of these vertices are converged; the rest of the graph does not matter.
     ///
     /// # Errors
     ///
-    /// The graph has no vertex of a name.
+    /// The graph has no vertex of one of the names.
     pub fn are_converged(&self, names: &[&str]) -> Result<bool, Error> {
         let core = lock(&self.shared.core);
         for name in names {
@@ -258,8 +259,8 @@ impl Driver {
         runs.map(|(name, _)| name.to_string()).collect()
     }
 
-    /// Explains a vertex: why it is dirty, what it waits for, what it did last. One that has left
-    /// is found until it has been reversed and the graph is replaced again.
+    /// Explains a vertex: why it is dirty, what it waits for, what it did last. A vertex that left
+    /// is found until its reversal is done and the graph is replaced again.
     ///
     /// # Errors
     ///
@@ -275,7 +276,7 @@ impl Driver {
         lock(&self.shared.core).snapshot()
     }
 
-    /// Waits for a condition, or until the time is over. Returns whether the condition holds.
+    /// Waits until a condition holds or the time is over. Returns true if the condition holds.
     fn wait<'a>(
         &self,
         mut core: MutexGuard<'a, Core>,
@@ -292,7 +293,7 @@ impl Driver {
             }
             let next = core.state.converges_at().filter(|at| *at > now());
             core.waiting += 1;
-            // The lock is that of the same driver.
+            // This lock belongs to the same driver as the condition variable.
             core = wait_until(&self.shared.changed, core, Some(next.map_or(end, |at| at.min(end))));
             core.waiting -= 1;
         }

@@ -1,38 +1,38 @@
-//! What an edge is to the child, and the kinds of change that it passes on.
+//! The meaning of an edge for the child, and the kinds of change that it passes on.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What a parent is to a child, which in any case runs after it where both are to run. Of several
-/// edges between two vertices the last of these counts.
+/// The meaning of a parent for a child. If both are to run, the child always runs after the parent.
+/// If two vertices have several edges, the later variant counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EdgeKind {
-    /// That order is all: [`after_tried`](crate::VertexSpec::after_tried).
+    /// Only the order: [`after_tried`](crate::VertexSpec::after_tried).
     AfterTried,
-    /// A run of the parent makes the child run, and one that fails holds it back:
+    /// A run of the parent also makes the child run, and a failed parent holds the child back:
     /// [`after`](crate::VertexSpec::after).
     After,
-    /// And its changes of some kinds are refreshes of the child:
+    /// In addition, the parent's changes of some kinds refresh the child:
     /// [`refreshed_by_kind`](crate::VertexSpec::refreshed_by_kind).
     RefreshedByKinds,
-    /// All of its changes are:
+    /// In addition, all changes of the parent refresh the child:
     /// [`refreshed_by`](crate::VertexSpec::refreshed_by).
     RefreshedBy,
 }
 
 impl EdgeKind {
-    /// Returns the item of a child in the list of its parent. One of a larger number is larger, and
-    /// of one child that of the last kind.
+    /// Encodes a child and the edge's kind as an item of the parent's list. Items sort by child,
+    /// then by kind.
     pub(crate) fn to(self, child: u32) -> u32 {
         child.saturating_mul(4) | self as u32
     }
 
-    /// Returns the child of an item.
+    /// Returns the child encoded in an item.
     pub(crate) fn child(item: u32) -> u32 {
         item >> 2
     }
 
-    /// Returns the kind of an item.
+    /// Returns the edge's kind encoded in an item.
     pub(crate) fn of(item: u32) -> Self {
         match item & 3 {
             0 => EdgeKind::AfterTried,
@@ -42,31 +42,31 @@ impl EdgeKind {
         }
     }
 
-    /// True if the parent makes the child of this item run.
+    /// True if the parent's run makes the child run.
     pub(crate) fn leads(item: u32) -> bool {
         EdgeKind::of(item) != EdgeKind::AfterTried
     }
 
-    /// Returns the item of the parent in the list of its child.
+    /// Encodes a parent, and the edge's kind, as an item of the child's list.
     pub(crate) fn from(self, parent: u32) -> u32 {
         parent.saturating_mul(2) | u32::from(self != EdgeKind::AfterTried)
     }
 
-    /// Returns the parent of an item.
+    /// Returns the parent encoded in an item.
     pub(crate) fn parent(item: u32) -> u32 {
         item >> 1
     }
 
-    /// True if a parent of this item holds back the child if it fails.
+    /// True if a failed parent holds the child back.
     pub(crate) fn is_needed(item: u32) -> bool {
         item & 1 == 1
     }
 }
 
-/// Kinds of change, by name.
+/// A set of kinds of change, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kinds {
-    /// Every kind: the run does not say which, or the edge passes on all.
+    /// Every kind: the run names none, or the edge passes on all.
     All,
     Of(BTreeSet<Arc<str>>),
 }
@@ -76,7 +76,7 @@ impl Kinds {
         matches!(self, Kinds::Of(kinds) if kinds.is_empty())
     }
 
-    /// True if a kind is in both.
+    /// True if the two sets have a kind in common.
     pub(crate) fn meets(&self, other: &Kinds) -> bool {
         match (self, other) {
             (Kinds::Of(one), Kinds::Of(other)) => !one.is_disjoint(other),
@@ -84,7 +84,7 @@ impl Kinds {
         }
     }
 
-    /// Returns the names; none if these are all.
+    /// Returns the names; none for [`All`](Self::All).
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let names = match self {
             Kinds::All => None,
@@ -102,7 +102,7 @@ impl Kinds {
     }
 }
 
-/// None at all.
+/// The empty set.
 impl Default for Kinds {
     fn default() -> Self {
         Kinds::Of(BTreeSet::new())

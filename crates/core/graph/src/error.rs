@@ -1,8 +1,8 @@
-//! The errors of the crate.
+//! The crate's error type.
 
 use std::fmt;
 
-/// A graph that cannot be built, or a call of a driver that failed. The message names the vertices
+/// The reason why a graph cannot be built or a driver's call failed. The message names the vertices
 /// and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
@@ -10,7 +10,7 @@ pub struct Error {
     message: String,
 }
 
-/// The kinds of [`Error`].
+/// The kinds of [`Error`], for callers that react to some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -18,26 +18,26 @@ pub enum ErrorKind {
     Cycle,
     /// Two vertices have one name.
     Duplicate,
-    /// A vertex is to run after one that is not in the graph.
+    /// A vertex names a parent that is not in the graph.
     UnknownVertex,
-    /// A semaphore has no room, or different counts at different vertices.
+    /// A semaphore has a count of 0, or different counts at different vertices.
     Semaphore,
     /// There are more than 2³¹ - 1 vertices or 2³² - 1 edges.
     TooLarge,
-    /// A port is declared twice, or what a vertex is to receive is not sent, or as another type.
+    /// A port is declared twice, or a port to receive by has no sender, or one of another type.
     Port,
     /// The records of the graph cannot be read.
     Ledger,
     /// The operating system refused a thread or a descriptor.
     Os,
-    /// The time that the caller allowed is over.
+    /// The time that the caller allowed has passed.
     TimedOut,
-    /// The driver has been stopped.
+    /// The driver has been stopped, so it runs nothing more.
     Stopped,
 }
 
 impl Error {
-    /// Returns the kind of the error.
+    /// Returns the kind, for callers that react to some errors.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
@@ -47,7 +47,7 @@ impl Error {
         self.kind == ErrorKind::Cycle
     }
 
-    /// True if the time that the caller allowed is over.
+    /// True if the time that the caller allowed has passed.
     pub fn is_timed_out(&self) -> bool {
         self.kind == ErrorKind::TimedOut
     }

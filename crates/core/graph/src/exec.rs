@@ -18,30 +18,29 @@ use crate::{Failure, RunContext, Verdict, Vertex};
 
 /// A vertex that runs a command, without a shell.
 ///
-/// The command has no input, and its output is dropped, but for the end of its standard error: that
-/// is in the message of a failure. It runs in a process group of its own. If it does not end in
-/// time, the group is killed. A pause waits for it: a command is not killed half way.
+/// The command has no input. Its output is dropped, except for the end of its standard error, which
+/// becomes part of a failure's message. It runs in a process group of its own; if it exceeds its
+/// time limit, the group is killed. A pause waits for the command and does not kill it.
 ///
-/// The program has to be a regular file that nobody but root and the user of this process can
-/// change: nobody else may own or write it, or a folder or a link on the way to it. Otherwise the
-/// run fails for want of permission, and the message names what is to be changed. What the
-/// arguments name is not looked at.
+/// The program must be a regular file that only root and this process's user can change: no other
+/// user may own or write it, or a folder or a link on the way to it. Otherwise the run fails with
+/// class `Permission`, and the message names what to change. The arguments are not checked.
 ///
-/// A command gets little from this process, so that it runs in the same way wherever the agent was
+/// A command inherits little from this process, so it runs the same way wherever the agent was
 /// started:
 ///
 /// | of this process | the command has |
 /// |---|---|
 /// | descriptors | none but its standard streams. The process's others are marked close-on-exec. |
-/// | variables | `LANG`, `LANGUAGE`, `LC_*` and `TZ`; `HOME`, if that folder is the user's; those of [`with_environment`](Self::with_environment). |
+/// | variables | `LANG`, `LANGUAGE`, `LC_*` and `TZ`; `HOME`, if that folder is the user's; the ones of [`with_environment`](Self::with_environment). |
 /// | `PATH` | `/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin` |
-/// | capabilities | those of its user and of the program: none that are ambient or inheritable, unless [`with_ambient_capabilities`](Self::with_ambient_capabilities) is set |
+/// | capabilities | its user's and the program's: none ambient or inheritable, unless [`with_ambient_capabilities`](Self::with_ambient_capabilities) is set |
 /// | signals | none blocked, `SIGPIPE` not ignored; others that the process ignores stay ignored |
 /// | folder | `/` |
 /// | umask, limits, namespaces, control group | the same |
 ///
-/// A run that an earlier agent has left, because it was killed meanwhile, is waited for before the
-/// command runs again: as long as it could have lasted under that agent.
+/// If an earlier agent was killed during a run of the command, the vertex waits for that run before
+/// it starts the command again: at most as long as the run could have lasted under that agent.
 ///
 /// | declared | the command runs |
 /// |---|---|
@@ -49,7 +48,7 @@ use crate::{Failure, RunContext, Verdict, Vertex};
 /// | [`only_refreshed`](Self::only_refreshed) | if a refresh is pending |
 /// | neither | at each run of the vertex |
 ///
-/// Where there is a check, it has to succeed after the command.
+/// If there is a check, it must succeed after the command.
 #[derive(Clone, Debug)]
 pub struct Exec {
     command: Command,
@@ -57,12 +56,13 @@ pub struct Exec {
     only_refreshed: bool,
     timeout: Duration,
     inherited: Inherited,
-    /// An earlier agent, which was killed, may have left a run of the command.
+    /// True until the first run: an earlier agent, which was killed, may have left a run of the
+    /// command.
     is_first: bool,
 }
 
 impl Exec {
-    /// Makes a vertex that runs a program with arguments, for at most 60 s.
+    /// Creates a vertex that runs a program with arguments, for at most 60 s.
     pub fn new(
         program: impl AsRef<OsStr>,
         arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
@@ -77,7 +77,7 @@ impl Exec {
         }
     }
 
-    /// Sets a command that changes nothing, and whose exit code 0 says that all is as declared.
+    /// Sets a check: a command that changes nothing, and exits with 0 if nothing differs.
     #[must_use]
     pub fn with_check(
         self,
@@ -87,33 +87,33 @@ impl Exec {
         Exec { check: Some(Command::new(program, arguments)), ..self }
     }
 
-    /// Sets that the command runs only if a refresh is pending.
+    /// Runs the command only if a refresh is pending.
     #[must_use]
     pub fn only_refreshed(self) -> Self {
         Exec { only_refreshed: true, ..self }
     }
 
-    /// Sets for how long the command may run, and for how long the check.
+    /// Sets the time limit of the command and of the check, 60 s by default.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Exec { timeout, ..self }
     }
 
-    /// Sets variables of this process that the command, and the check, get as well.
+    /// Passes these variables of this process to the command and the check.
     #[must_use]
     pub fn with_environment(self, names: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
         let variables = names.into_iter().map(|it| it.as_ref().to_owned()).collect();
         Exec { inherited: Inherited { variables, ..self.inherited }, ..self }
     }
 
-    /// Lets the command, and the check, have the ambient capabilities of this process.
+    /// Passes this process's ambient capabilities to the command and the check.
     #[must_use]
     pub fn with_ambient_capabilities(self) -> Self {
         Exec { inherited: Inherited { ambient: true, ..self.inherited }, ..self }
     }
 
-    /// Sets how the command, and the check, are started: `spawn` may have that done on a thread that
-    /// is in another network namespace, for example. It gets the command as it is to be started.
+    /// Sets how the command and the check are started. For example, `spawn` may start them on a
+    /// thread in another network namespace. It gets the command ready to start.
     #[must_use]
     pub fn with_spawn(
         self,
@@ -125,12 +125,12 @@ impl Exec {
         }
     }
 
-    /// Checks that nobody else can change the program, and that of the check. One that is not there
-    /// is no failure: it may come before the command runs.
+    /// Checks that only root and this process's user can change the program and the check's
+    /// program. A missing program is accepted, because it may appear before the command runs.
     ///
     /// # Errors
     ///
-    /// When one of them would not be run.
+    /// The run would refuse one of the programs.
     pub fn check_programs(&self) -> Result<(), Failure> {
         let mut programs = self.check.iter().chain([&self.command]);
         programs.try_for_each(|it| it.check_program(&self.inherited))

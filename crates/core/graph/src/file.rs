@@ -20,31 +20,32 @@ use self::watch::FileWatch;
 use self::write::Whose;
 use crate::{Failure, Records, RunContext, Verdict, Vertex};
 
-/// The largest file that is read.
+/// The largest file to read, in bytes.
 const MAX_LEN: u64 = 64 * 1024 * 1024;
 
-/// A vertex that keeps the content, the mode and the owner of a regular file.
+/// A vertex that keeps a regular file's content, mode and owner.
 ///
-/// - Content is replaced at once: it is written to `.NAME.HASH.trueup-new` beside the file, synced, and
-///   exchanged with the file. Readers see the old file or the new one, also after a loss of power.
-///   Other hard links to the file keep the old content. The new file has the extended attributes of
-///   the old one, and so its access control list, unless another user can have set them.
+/// - New content replaces the file in one step: it is written to `.NAME.HASH.trueup-new` beside the
+///   file, synced, and exchanged with the file. Readers see the old file or the new one, even after
+///   a power failure. Other hard links to the file keep the old content. The new file takes the old
+///   one's extended attributes, including its access control list, unless another user could have
+///   set them.
 /// - A symbolic link, a directory or a device in the file's place is a conflict, and stays.
-/// - A link among its parents is followed if root or we own it, in a folder where nobody else can
-///   have put it. The path may lead into a folder of another user, and never out of it again. Any other
-///   path is a conflict: nothing is read, written or removed there. See [`trueup_path`].
-/// - A folder that others can write may have a file that one of them has made. If neither root, we
-///   nor the declared owner own it, it is replaced by one with our owner and group and the mode
-///   0644, where these are not declared. Of any other file there the owner and group stay as they
-///   are, and the mode but for the permission of others to write.
-/// - Owner and mode are changed in place only if nobody else can have the file open to write, nor
-///   under another name. Otherwise the file is replaced.
-/// - It is watched, and its source is: another writer's change is undone. Where the folder comes later,
-///   or is replaced further up, and for writes by another name, give the vertex a
-///   [poll](crate::VertexSpec::with_poll): the kernel does not announce these.
-/// - If it leaves the graph, the file is removed if the vertex created it, in this process or an
-///   earlier one, and it still has the content that was written. Anything else stays. A vertex of
-///   another path does not take over what was created: the old file is removed first.
+/// - A link among its parents is followed if root or we own it, in a folder where no other user
+///   could have put it. The path may lead into another user's folder, but not out of it again. Any
+///   other path is a conflict: nothing is read, written or removed there. See [`trueup_path`].
+/// - In a folder that others can write, one of them may have created the file. If neither root, we
+///   nor the declared owner own it, it is replaced by a file with our owner and group and the mode
+///   0644, except as declared. Any other file there keeps its owner and group, and its mode except
+///   for other users' write permission.
+/// - Owner and mode are changed in place only if no other user can have the file open for writing
+///   or under another name. Otherwise the file is replaced.
+/// - The file and its source are watched: another writer's change is undone. The kernel does not
+///   announce a folder's later appearance, the replacement of a folder further up, or a write by
+///   another name. If these can happen, give the vertex a [poll](crate::VertexSpec::with_poll).
+/// - If the vertex leaves the graph, it removes the file if it created it, in this process or an
+///   earlier one, and the file still has the written content. Any other file stays. A vertex with
+///   another path does not adopt the file: the old file is removed first.
 #[derive(Clone, Debug)]
 pub struct File {
     path: PathBuf,
@@ -54,7 +55,7 @@ pub struct File {
     group: Option<u32>,
     created: Created,
     users: Option<TrustedUsers>,
-    /// The places of this vertex and others, and the one that it has.
+    /// The claims of all vertices, and this vertex's claim.
     places: Option<(Places, Option<Arc<Claim>>)>,
     watch: FileWatch,
 }
@@ -66,8 +67,8 @@ enum Content {
 }
 
 impl File {
-    /// Makes a vertex of a file with this content. A file that is created has the mode 0644 and our
-    /// owner. One that exists keeps its own, unless another user can have put it there.
+    /// Creates a vertex for a file with this content. A new file gets the mode 0644 and our owner.
+    /// An existing one keeps its own, unless another user could have put it there.
     pub fn new(path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) -> Self {
         File {
             path: path.into(),
@@ -82,19 +83,19 @@ impl File {
         }
     }
 
-    /// Makes a vertex of a file with the content of another file, which is read at each run: a
-    /// regular file of at most 64 MiB. In a folder of another user it must be that user's own, and
-    /// in one such as `/tmp` ours or root's.
+    /// Creates a vertex for a copy of another file, which is read at each run: a regular file of at
+    /// most 64 MiB. In another user's folder, that user must own it; in a folder such as `/tmp`, we
+    /// or root must.
     pub fn from_source(path: impl Into<PathBuf>, source: impl Into<PathBuf>) -> Self {
         File { content: Content::Source(source.into()), ..File::new(path, Vec::new()) }
     }
 
-    /// Makes a vertex to reverse: of what [`Vertex::record`] has returned, for
+    /// Creates a vertex to reverse, from the bytes of [`Vertex::record`], for
     /// [`Driver::start_with_restore`](crate::Driver::start_with_restore).
     ///
     /// # Errors
     ///
-    /// The record is not one of a file.
+    /// The record has another form than a file's.
     pub fn from_record(record: &[u8]) -> Result<Self, Failure> {
         let (path, created) = Created::from_record(record).ok_or_else(|| {
             let message = "the record is not one of a file; restore it by another vertex";
@@ -103,27 +104,27 @@ impl File {
         Ok(File { created, ..File::new(path, Vec::new()) })
     }
 
-    /// Sets the mode: the lowest 12 bits count.
+    /// Sets the mode; only the lowest 12 bits count.
     #[must_use]
     pub fn with_mode(self, mode: u32) -> Self {
         File { mode: Some(mode & 0o7777), ..self }
     }
 
-    /// Sets the user and the group by number; `None` leaves one open.
+    /// Sets the user and the group by number; `None` leaves that one as it is.
     #[must_use]
     pub fn with_owner(self, user: Option<u32>, group: Option<u32>) -> Self {
         File { user, group, ..self }
     }
 
-    /// Sets the users who are trusted with the folders and links on the paths. Unless set, these
-    /// are root and the user that the process runs as.
+    /// Sets the users who are trusted with the folders and links on the paths; by default root and
+    /// the process's user.
     #[must_use]
     pub fn with_users(self, users: TrustedUsers) -> Self {
         File { users: Some(users), ..self }
     }
 
-    /// Has the vertex fail where its path leads to the file of another one with the same `places`.
-    /// Else each would replace what the other has written.
+    /// Makes the vertex fail if its path leads to the same file as another vertex with these
+    /// `places`. Without this, each would replace the other's content.
     #[must_use]
     pub fn with_places(self, places: &Places) -> Self {
         File { places: Some((places.clone(), None)), ..self }
@@ -134,7 +135,7 @@ impl File {
         users.map_err(failure)
     }
 
-    /// Returns the paths of the files that it depends on.
+    /// Returns the paths of the files that the vertex depends on.
     fn watched(&self) -> Vec<&Path> {
         let own = std::iter::once(self.path.as_path());
         match &self.content {
@@ -150,7 +151,7 @@ impl File {
         }
     }
 
-    /// Returns the folder of the file and its name in it, unless something else than a folder is on
+    /// Returns the file's folder and its name there; `None` if something other than a folder is on
     /// the way.
     fn place_to_remove(&self) -> Result<Option<Place>, Failure> {
         match self.users()?.place(&self.path) {
@@ -170,7 +171,7 @@ impl File {
 impl Vertex for File {
     fn check_apply(&mut self, context: &RunContext, apply: bool) -> Result<Verdict, Failure> {
         let users = self.users()?;
-        // Before anything is read, so that no change after it is missed.
+        // Begin before anything is read, so that no later change is missed.
         let mut watch = std::mem::take(&mut self.watch);
         let moved = watch.move_to(&users, &self.watched());
         self.watch = watch;
@@ -182,7 +183,8 @@ impl Vertex for File {
             ));
         }
         let content = self.content(&users)?;
-        // Held from here on: whatever is renamed on the way to it, it stays the same folder.
+        // From here on the folder is held open: it stays the same folder whatever is renamed on the
+        // way.
         let place = users.place(&self.path).map_err(failure)?;
         if let Some((places, own)) = &mut self.places {
             places.claim(&place, &self.path, own)?;
@@ -195,7 +197,7 @@ impl Vertex for File {
             _ => false,
         };
         if !is_equal && !self.created.plan(found.is_some(), &content) && apply {
-            // It is to be created after all, which is not recorded.
+            // The file is missing after all, and its creation is not recorded.
             return Ok(Verdict::WouldChange);
         }
         let whose = Whose { users: &users, folder: place.folder().control() };

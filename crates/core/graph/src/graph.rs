@@ -7,51 +7,52 @@ use crate::edge::Kinds;
 use crate::error::ErrorKind;
 use crate::{EdgeKind, Error, GraphBuilder, VertexSpec};
 
-/// The number of a vertex in one graph. Another graph numbers its vertices anew.
+/// A vertex's number, valid within one graph only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct VertexId(pub(crate) u32);
 
-/// The identifiers of semaphores, each with its count.
+/// Each semaphore's identifier and count.
 pub(crate) type SemaphoreCounts = Box<[(Arc<str>, u32)]>;
 
-/// Vertices and edges, checked: names are unique, there is no cycle, and each semaphore has one
+/// Checked vertices and edges: names are unique, there is no cycle, and each semaphore has one
 /// count.
 ///
-/// Within a [`State`](crate::State) the graph has, behind its own vertices, one for each vertex
-/// that left with a replacement and is to be reversed: [`is_reversal`](Self::is_reversal).
+/// Within a [`State`](crate::State), the graph lists after its own vertices one reversal for each
+/// vertex that left with a replacement: [`is_reversal`](Self::is_reversal).
 #[derive(Clone, Debug)]
 pub(crate) struct Graph {
     pub(crate) vertices: Box<[VertexSpec]>,
-    /// How many of them are no reversals.
+    /// The number of vertices that are not reversals; they come first.
     pub(crate) own: usize,
-    /// The own vertices by name.
+    /// The own vertices, sorted by name.
     pub(crate) by_name: Box<[u32]>,
-    /// With the kinds of the edges: [`EdgeKind::from`].
+    /// Each vertex's parents with the kinds of the edges: [`EdgeKind::from`].
     pub(crate) parents: Adjacency,
-    /// With the kinds of the edges: [`EdgeKind::to`].
+    /// Each vertex's children with the kinds of the edges: [`EdgeKind::to`].
     pub(crate) children: Adjacency,
-    /// What the edges pass on that pass on some kinds of change: by parent and child.
+    /// The kinds of change that an edge passes on, by parent and child, for edges limited to some
+    /// kinds.
     pub(crate) kinds: BTreeMap<(u32, u32), Kinds>,
-    /// True if there is an edge from a vertex that may fail.
+    /// True if a vertex has a parent that may fail.
     pub(crate) has_tried: bool,
-    /// Parents before children.
+    /// All vertices, parents before children.
     pub(crate) order: Box<[u32]>,
-    /// The semaphores of each vertex: numbers into the next.
+    /// Each vertex's semaphores, as indices into `semaphores`.
     pub(crate) holds: Adjacency,
     pub(crate) semaphores: SemaphoreCounts,
     pub(crate) groups: Groups,
 }
 
-/// The groups of vertices that are called together.
+/// The groups of vertices that share a call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Groups {
-    /// The number of each vertex's group, or one that is too large. Empty if there is no group.
+    /// The number of each vertex's group, or a number out of range. Empty if there is no group.
     of: Box<[u32]>,
     pub(crate) count: usize,
 }
 
 impl Groups {
-    /// Numbers the groups. Vertices of different threads are in different ones.
+    /// Numbers the groups. Vertices of different threads are in different groups.
     pub(crate) fn new(vertices: &[VertexSpec]) -> Self {
         let mut numbers = BTreeMap::new();
         let mut number = |vertex: &VertexSpec| {
@@ -75,16 +76,16 @@ impl Groups {
 }
 
 impl Graph {
-    /// Returns an empty graph to add to.
+    /// Returns a builder of an empty graph.
     pub(crate) fn builder() -> GraphBuilder {
         GraphBuilder::default()
     }
 
-    /// Makes a graph of vertices alone, with the edges that they name.
+    /// Builds a graph with the edges that the vertices name.
     ///
     /// # Errors
     ///
-    /// As [`GraphBuilder::build`].
+    /// See [`GraphBuilder::build`].
     pub(crate) fn new(vertices: impl IntoIterator<Item = VertexSpec>) -> Result<Self, Error> {
         let mut builder = Self::builder();
         for vertex in vertices {
@@ -93,50 +94,50 @@ impl Graph {
         builder.build()
     }
 
-    /// Returns the number of vertices.
+    /// Returns the number of vertices, reversals included.
     pub(crate) fn len(&self) -> usize {
         self.vertices.len()
     }
 
-    /// Returns the vertex of that name; reversals are not found.
+    /// Returns the own vertex of a name; does not find reversals.
     pub(crate) fn find(&self, name: &str) -> Option<VertexId> {
         let by_name = &self.by_name;
         let at = by_name.binary_search_by(|&at| (**self.name(at)).cmp(name)).ok()?;
         Some(VertexId(by_name[at]))
     }
 
-    /// Returns the vertices, parents before children.
+    /// Returns all vertices, parents before children.
     pub(crate) fn order(&self) -> impl Iterator<Item = VertexId> {
         self.order.iter().map(|&at| VertexId(at))
     }
 
-    /// Returns the declaration of a vertex, without what was turned into edges. `None` if the
-    /// number is of another graph.
+    /// Returns a vertex's declaration, without the names that became edges. `None` if the number
+    /// belongs to another graph.
     pub(crate) fn vertex(&self, vertex: VertexId) -> Option<&VertexSpec> {
         self.vertices.get(vertex.0 as usize)
     }
 
-    /// True if the vertex has left the graph and is there to be reversed.
+    /// True if the vertex has left the graph and waits to be reversed.
     pub(crate) fn is_reversal(&self, vertex: VertexId) -> bool {
         vertex.0 as usize >= self.own
     }
 
-    /// Returns the parents of a vertex; none if the number is of another graph.
+    /// Returns a vertex's parents; none if the number belongs to another graph.
     pub(crate) fn parents(&self, vertex: VertexId) -> impl Iterator<Item = VertexId> {
         let known = self.vertex(vertex).is_some();
         let parents = if known { self.parents.of(vertex.0) } else { &[] };
         parents.iter().map(|&it| VertexId(EdgeKind::parent(it)))
     }
 
-    /// Returns the children of a vertex, each with the edge to it; none if the number is of another
-    /// graph.
+    /// Returns a vertex's children, each with the edge's kind; none if the number belongs to
+    /// another graph.
     pub(crate) fn children(&self, vertex: VertexId) -> impl Iterator<Item = (VertexId, EdgeKind)> {
         let known = self.vertex(vertex).is_some();
         let children = if known { self.children.of(vertex.0) } else { &[] };
         children.iter().map(|&it| (VertexId(EdgeKind::child(it)), EdgeKind::of(it)))
     }
 
-    /// Returns the own vertices and the edges between them, to add to.
+    /// Returns a builder with the own vertices and the edges between them.
     pub(crate) fn to_builder(&self) -> GraphBuilder {
         let own = self.own as u32;
         let mut edges = Vec::new();
@@ -156,8 +157,8 @@ impl Graph {
         &self.vertices[vertex as usize].name
     }
 
-    /// Returns the vertices that are notified of changes of these kinds, each with the kinds that
-    /// its edge passes on.
+    /// Returns the children to refresh by changes of these kinds, each with the kinds that its edge
+    /// passes on.
     pub(crate) fn notified(
         &self,
         vertex: u32,
@@ -175,7 +176,7 @@ impl Graph {
         })
     }
 
-    /// Returns the parents that hold back a vertex if they fail.
+    /// Returns the parents that hold a vertex back if they fail.
     pub(crate) fn needed(&self, vertex: u32) -> impl Iterator<Item = u32> {
         let parents = self.parents.of(vertex).iter().copied();
         let needed = parents.filter(|it| EdgeKind::is_needed(*it));
@@ -203,7 +204,7 @@ pub(crate) fn order(graph: &Graph) -> Result<Box<[u32]>, Error> {
     let Some(start) = vertices.into_iter().find(|&at| waits[at as usize] > 0) else {
         return Ok(order.into());
     };
-    // Each that is left has a parent that is left: going up, one comes twice.
+    // Each remaining vertex has a remaining parent, so the way up must repeat a vertex.
     let (mut path, mut place) = (Vec::new(), HashMap::new());
     let mut at = start;
     while !place.contains_key(&at) {
@@ -221,17 +222,17 @@ pub(crate) fn order(graph: &Graph) -> Result<Box<[u32]>, Error> {
     ))
 }
 
-/// For each vertex a list, ascending and without duplicates.
+/// An ascending list without duplicates for each vertex.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Adjacency {
-    /// Where the list of each vertex begins, and the last one ends.
+    /// The start of each vertex's list, and the end of the last one.
     pub(crate) offsets: Box<[u32]>,
     pub(crate) items: Box<[u32]>,
 }
 
 impl Adjacency {
-    /// Makes the lists of `pairs` of vertex and item. Of items that `same` calls one, the largest
-    /// stays. Takes time linear in vertices and pairs, but for the sorting of each list.
+    /// Builds the lists from `pairs` of vertex and item. If `same` says that two items are one, the
+    /// larger stays. Takes time linear in vertices and pairs, except for sorting each list.
     pub(crate) fn new(
         vertices: usize,
         pairs: impl Iterator<Item = (u32, u32)> + Clone,
@@ -244,7 +245,7 @@ impl Adjacency {
         }
         let mut items = vec![0; ends[vertices] as usize];
         for (at, item) in pairs {
-            // From here on it is where the next item goes.
+            // From here on, the entry is the place of the next item.
             let next = &mut ends[at as usize];
             items[*next as usize] = item;
             *next += 1;
@@ -271,7 +272,7 @@ impl Adjacency {
         Adjacency { offsets: ends.into(), items: items.into() }
     }
 
-    /// Returns the list of a vertex.
+    /// Returns a vertex's list.
     pub(crate) fn of(&self, vertex: u32) -> &[u32] {
         let at = vertex as usize;
         &self.items[self.offsets[at] as usize..self.offsets[at + 1] as usize]

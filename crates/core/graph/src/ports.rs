@@ -11,7 +11,7 @@ use crate::Failure;
 /// A value of any type.
 pub(crate) type Value = Arc<dyn Any + Send + Sync>;
 
-/// What is known of the type of a port.
+/// A port's type: its identity, its name for messages, and its comparison.
 #[derive(Clone, Copy)]
 pub(crate) struct PortType {
     id: TypeId,
@@ -53,7 +53,7 @@ pub(crate) struct Sends {
     pub(crate) of: PortType,
 }
 
-/// A port that a vertex receives by, with the vertices and ports that send to it.
+/// A port by which a vertex receives, with the sending vertices and ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Receives {
     pub(crate) port: Arc<str>,
@@ -62,7 +62,8 @@ pub(crate) struct Receives {
     pub(crate) merge: Option<Merge>,
 }
 
-/// Makes one value of several. All are equal: who changes one changes the revision of the vertex.
+/// A function that merges several values into one. All compare equal: a caller that changes the
+/// function changes the vertex's revision.
 #[derive(Clone)]
 pub(crate) struct Merge(Arc<MergeFn>);
 
@@ -93,7 +94,7 @@ impl fmt::Debug for Merge {
     }
 }
 
-/// What a run receives by one port.
+/// The value that a run receives by one port.
 #[derive(Clone)]
 pub(crate) struct Input {
     port: Arc<str>,
@@ -103,8 +104,8 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// Merges the values of the senders, and compares with what the vertex received before. Calls
-    /// code of the caller.
+    /// Merges the senders' values, and compares the result with the value that the vertex received
+    /// before. Calls the caller's code. `None` if there is neither a merge nor a value.
     pub(crate) fn new(port: &Receives, values: &[Value], seen: Option<&Value>) -> Option<Self> {
         let value = match &port.merge {
             Some(merge) => (merge.0)(values),
@@ -116,7 +117,7 @@ impl Input {
     }
 }
 
-/// Finds what was received by a port.
+/// Returns the value received by a port, and whether it is new.
 pub(crate) fn received<T: Any + Send + Sync>(
     inputs: &[Input],
     port: &str,

@@ -1,4 +1,4 @@
-//! The records of a graph in a ledger: the key is the vertex's name, the value is encoded here.
+//! The encoding of a graph's records in a ledger: the key is the vertex's name.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use crate::error::ErrorKind;
 use crate::state::Made;
 use crate::{Error, Record};
 
-/// The first byte of a value.
+/// The format's version, the first byte of a value.
 const VERSION: u8 = 2;
-/// That of values without what was made.
+/// The version before records had `made`.
 const BEFORE_MADE: u8 = 1;
 
 pub(crate) fn read(ledger: &dyn Ledger) -> Result<Vec<(Arc<str>, Record)>, Error> {
@@ -34,7 +34,7 @@ pub(crate) fn read(ledger: &dyn Ledger) -> Result<Vec<(Arc<str>, Record)>, Error
     read.map_err(|message| Error::new(ErrorKind::Ledger, message))
 }
 
-/// Writes records, durable on return, all or none.
+/// Writes all or none of these records, durably on return.
 pub(crate) fn write(
     ledger: &mut dyn Ledger,
     records: &[(Arc<str>, Record)],
@@ -48,7 +48,7 @@ pub(crate) fn write(
 }
 
 impl Record {
-    /// Returns the bytes that a ledger keeps of the record.
+    /// Encodes the record for a ledger.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut value = vec![VERSION];
         value.extend(self.refreshes.to_be_bytes());
@@ -61,8 +61,8 @@ impl Record {
         value
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) has written, also in an earlier version; `None` if
-    /// it is something else.
+    /// Decodes a value that this or an earlier version of [`to_bytes`](Self::to_bytes) wrote;
+    /// `None` if it has another form.
     pub fn from_bytes(value: &[u8]) -> Option<Record> {
         let (&version, rest) = value.split_first()?;
         let (refreshes, rest) = number(rest)?;
@@ -79,7 +79,7 @@ impl Record {
 }
 
 fn put_names(value: &mut Vec<u8>, names: &[Arc<str>]) {
-    // A name that is too long for its length cannot be a key of a ledger either.
+    // A name too long for this length field is too long for a ledger's key, too.
     value.extend((names.len() as u32).to_be_bytes());
     for name in names {
         value.extend((name.len() as u32).to_be_bytes());
@@ -101,7 +101,7 @@ fn counted_names(bytes: &[u8]) -> Option<(Vec<Arc<str>>, &[u8])> {
     names(rest, Some(count))
 }
 
-/// Reads so many names, or all that follow.
+/// Reads `count` names, or all that follow if it is `None`.
 fn names(mut rest: &[u8], count: Option<u32>) -> Option<(Vec<Arc<str>>, &[u8])> {
     let mut names = Vec::new();
     while count.map_or(!rest.is_empty(), |count| names.len() < count as usize) {

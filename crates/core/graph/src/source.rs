@@ -1,4 +1,4 @@
-//! A vertex made of a source: its loop, which takes its steps when the graph says so.
+//! A vertex made of a source: the graph steps the source's loop.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,30 +11,30 @@ use trueup_reconcile::{ErrorClass, Hints, Ledger, Outcome, Report, Source};
 use crate::sync::{Mutex, lock};
 use crate::{Failure, Records, RunContext, Turn, Verdict, Vertex};
 
-/// A vertex that runs the passes of any [`Source`], as its [`Loop`] has them due.
+/// A vertex that runs the passes of any [`Source`] as they become due in its [`Loop`].
 ///
-/// - A pass that is due makes the vertex run: by the loop's interval, after its debounce, to try a
-///   failed object again. Events are read, and questions answered, without a run.
-/// - A run that something else calls for, such as a run of a parent, runs a pass if hints wait for
-///   one. If the last one has not converged, or the vertex is refreshed, it runs a full one.
-/// - What it changes is of the [kinds](crate::RunContext::will_change) of the ops: `route`, for
-///   example. A source that [announces](Source::ANNOUNCES) them runs one pass, also where others
-///   are refreshed by it.
-/// - A run that only checks is a pass with no ops allowed. If it finds something, the next run goes
-///   on with it, and looks at everything. So where others are refreshed by a source that announces
-///   nothing, it takes a full pass to restore one object.
-/// - A vertex that has failed waits for the loop's own time: declare it with
+/// - A due pass makes the vertex run: by the loop's interval, after its debounce, or to retry a
+///   failed object. The loop reads events and answers questions without a run.
+/// - A run for another reason, such as a parent's run, runs a pass if hints wait for one. If the
+///   last pass has not converged, or the vertex is refreshed, it runs a full pass.
+/// - Its changes have the [kinds](crate::RunContext::will_change) of the ops, such as `route`. A
+///   source that [announces](Source::ANNOUNCES) them runs one pass, even if it refreshes other
+///   vertices.
+/// - A run that only checks is a pass without permission to apply ops. If the pass finds a
+///   difference, the next run continues it, and looks at everything. So a source that refreshes
+///   other vertices without announcing needs a full pass to restore one object.
+/// - A failed vertex waits for the loop's own retry time: declare it with
 ///   [`with_retry(0, ..)`](crate::VertexSpec::with_retry).
-/// - In a [group](crate::VertexSpec::with_group) it is called alone, one after the other. A pass is
-///   one plan of one scope with one ledger, and no source takes the desired states of several. For
+/// - The vertices of a [group](crate::VertexSpec::with_group) are called one after the other. A
+///   pass is one plan of one scope with one ledger, and no source takes several desired states. For
 ///   one plan of several vertices, write a vertex with
 ///   [`check_apply_group`](crate::Vertex::check_apply_group).
 ///
-/// Clones are the same vertex.
+/// Clones are handles of the same vertex.
 pub struct SourceVertex<S: Source> {
     shared: Arc<SharedLoop<S>>,
     reversed: Option<S::Desired>,
-    /// The state for it is declared.
+    /// True if the desired state of the reversal is set.
     is_reversing: bool,
 }
 
@@ -47,12 +47,12 @@ struct RunningLoop<S: Source> {
     /// `None` once it has ended, or during a call, so that a panic drops it.
     passes: Option<Loop<'static, S>>,
     ended: Option<Result<(), trueup_loop::Error>>,
-    /// Has the graph call for events.
+    /// Makes the graph call [`Vertex::events`].
     waker: Option<Waker>,
 }
 
 impl<S: Source> RunningLoop<S> {
-    /// Has the loop take steps.
+    /// Lets the loop take steps.
     fn call(&mut self, steps: impl FnOnce(&mut Loop<'static, S>) -> Step) -> Step {
         let Some(mut passes) = self.passes.take() else {
             return Step::Ended(self.result());
@@ -71,7 +71,7 @@ impl<S: Source> RunningLoop<S> {
 }
 
 impl<S: Source> SourceVertex<S> {
-    /// Makes a vertex of what each pass of the source is given, and a loop of default settings.
+    /// Creates a vertex with a loop of default settings. The arguments are the inputs of each pass.
     pub fn new(
         source: S,
         scope: S::Scope,
@@ -83,8 +83,8 @@ impl<S: Source> SourceVertex<S> {
         Self::of_loop(Loop::new(source, scope, desired, ledger, options, config))
     }
 
-    /// Makes a vertex of a loop. Its handles and callbacks work as in [`Loop::run`]; callbacks run
-    /// on the threads of the graph.
+    /// Creates a vertex from a loop. Its handles and callbacks work as in [`Loop::run`]; callbacks
+    /// run on the graph's threads.
     pub fn of_loop(passes: Loop<'static, S>) -> Self {
         let handle = passes.handle();
         let running = RunningLoop { passes: Some(passes), ended: None, waker: None };
@@ -92,20 +92,20 @@ impl<S: Source> SourceVertex<S> {
         SourceVertex { shared, reversed: None, is_reversing: false }
     }
 
-    /// Sets the desired state once the vertex has left the graph: most often the empty one. Without
-    /// it nothing is undone. A clone has none.
+    /// Sets the desired state to apply after the vertex leaves the graph, usually the empty one.
+    /// Without it, nothing is undone. A clone does not have it.
     #[must_use]
     pub fn with_reversed(self, desired: S::Desired) -> Self {
         SourceVertex { reversed: Some(desired), ..self }
     }
 
-    /// Returns the controls of the loop.
+    /// Returns the loop's controls, which also give its last report and statuses.
     pub fn handle(&self) -> &Handle<S> {
         &self.shared.handle
     }
 
-    /// Returns the result of [`Loop::run`], if the loop has ended: its scope is gone, or it was
-    /// stopped.
+    /// Returns the result of [`Loop::run`] if the loop has ended, because its scope is gone or it
+    /// was stopped.
     pub fn ended(&self) -> Option<Result<(), trueup_loop::Error>> {
         let is_ended = self.handle().is_ended();
         is_ended.then(|| lock(&self.shared.running).result())
@@ -123,19 +123,19 @@ impl<S: Source> SourceVertex<S> {
             Step::Rest(_) if self.verdict(None).is_err() => pass(true),
             step => step,
         };
-        // It waits for something else than before.
+        // The loop now waits for something else.
         running.waker.iter().for_each(Waker::wake_by_ref);
         drop(running);
         match step {
             Step::Looked => Ok(Verdict::WouldChange),
             Step::Passed => self.verdict(Some(context)),
-            // None is due: what the last one found still holds.
+            // No pass is due: the last pass's result still holds.
             Step::Rest(_) => self.verdict(None),
             Step::Ended(result) => Err(ended(result)),
         }
     }
 
-    /// Returns what the last pass has found, and whether it has changed something in a run of this
+    /// Returns the last pass's result, as changed if it changed something in a run with this
     /// context.
     fn verdict(&self, context: Option<&RunContext>) -> Result<Verdict, Failure> {
         let handle = self.handle();
@@ -155,11 +155,11 @@ impl<S: Source> SourceVertex<S> {
     }
 }
 
-/// What a pass did, in sum.
+/// The sum of a pass's ops.
 #[derive(Default)]
 struct Ops {
     applied: usize,
-    /// The kinds of those that were applied.
+    /// The kinds of the applied ops.
     kinds: BTreeSet<&'static str>,
     pending: usize,
     failed: usize,
@@ -177,11 +177,11 @@ fn verdict(
             ops.applied += 1;
             ops.kinds.insert(op.kind);
         }
-        // It is no part of the desired state.
+        // The object is not part of the desired state.
         Outcome::Applied | Outcome::Declined(_) => {}
         Outcome::Failed(class) => {
             ops.failed += 1;
-            // One that may succeed later counts first.
+            // An error that a retry may cure takes precedence.
             if ops.class.is_none_or(ErrorClass::is_permanent) {
                 ops.class = Some(class);
             }
@@ -236,7 +236,7 @@ where
     fn watch(&mut self, _: Hints, waker: Waker) -> Result<bool, Failure> {
         let mut running = lock(&self.shared.running);
         running.waker = Some(waker.clone());
-        // It subscribes before the first pass.
+        // The loop subscribes before the first pass.
         match running.call(|it| {
             it.set_waker(waker);
             it.poll(false)
@@ -268,7 +268,7 @@ where
     }
 
     fn record(&self) -> Option<Vec<u8>> {
-        // Its own ledger, or the marker of each object, says what is to be undone.
+        // The source's own ledger, or each object's marker, says what to undo.
         self.reversed.is_some().then(Vec::new)
     }
 

@@ -1,4 +1,4 @@
-//! What is declared of a vertex.
+//! A vertex's declaration.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use trueup_reconcile::ErrorClass;
 use crate::ports::{Merge, PortType, Receives, Sends};
 use crate::{EdgeKind, Records};
 
-/// The declaration of a [`Vertex`](crate::Vertex): its name, its settings, and what it runs after.
+/// The declaration of a [`Vertex`](crate::Vertex): its name, settings and parents.
 ///
-/// When a graph is replaced, a vertex of the same name and settings goes on undisturbed. Edges are
-/// no settings: to run a vertex again, change its [revision](Self::with_revision).
+/// When a graph is replaced, a vertex with the same name and settings continues undisturbed. Edges
+/// do not count as settings: to run a vertex again, change its [revision](Self::with_revision).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VertexSpec {
     pub(crate) name: Arc<str>,
@@ -20,13 +20,13 @@ pub struct VertexSpec {
     pub(crate) watched: bool,
     pub(crate) noop: bool,
     pub(crate) records: Records,
-    /// It says what it will change before it does.
+    /// True if the vertex announces its changes before it makes them.
     pub(crate) announces: bool,
     pub(crate) retries: u32,
     pub(crate) delay: Duration,
-    /// `None`: the vertex has nothing of it.
+    /// `None` if all these settings have their defaults.
     rare: Option<Box<Rare>>,
-    /// What is turned into edges, and `None` in a graph.
+    /// The names of parents, which become edges; `None` once they have.
     pub(crate) links: Option<Box<Links>>,
 }
 
@@ -34,21 +34,21 @@ pub struct VertexSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rare {
     pub(crate) poll: Option<Duration>,
-    /// Retries and delay of single classes.
+    /// Retries and delay for single error classes.
     pub(crate) class_retries: Vec<(ErrorClass, u32, Duration)>,
-    /// A run in so much time, and so many at once.
+    /// The time that one run earns, and the largest burst.
     pub(crate) rate: Option<(Duration, u32)>,
     pub(crate) semaphores: Vec<(Arc<str>, u32)>,
     pub(crate) timeout: Option<Duration>,
-    /// The thread that it runs on.
+    /// The name of the vertex's own thread.
     pub(crate) thread: Option<Arc<str>>,
-    /// The group whose vertices are called together.
+    /// The group that shares a call.
     pub(crate) group: Option<Arc<str>>,
     pub(crate) sends: Vec<Sends>,
     pub(crate) receives: Vec<Receives>,
 }
 
-/// What a vertex without rare settings has.
+/// The defaults of the rare settings.
 static NOTHING: Rare = Rare {
     poll: None,
     class_retries: Vec::new(),
@@ -62,7 +62,7 @@ static NOTHING: Rare = Rare {
 };
 
 impl VertexSpec {
-    /// Returns a vertex that is watched, tries 3 times again with 1 s between, and has no limits.
+    /// Declares a vertex that is watched, is retried 3 times with 1 s between, and has no limits.
     pub fn new(name: &str) -> Self {
         VertexSpec {
             name: name.into(),
@@ -100,51 +100,51 @@ impl VertexSpec {
         VertexSpec { name: name.clone(), ..self }
     }
 
-    /// Returns the name.
+    /// Returns the vertex's name, unique in its graph.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Sets the revision of what is declared: any number that changes with it, such as a hash; 0 by
-    /// default.
+    /// Sets the declaration's revision: any number that changes with the declaration, such as a
+    /// hash. The default is 0.
     #[must_use]
     pub fn with_revision(self, revision: u64) -> Self {
         VertexSpec { revision, ..self }
     }
 
-    /// Sets that no watch is waited for before the first run. The vertex runs when its parents do,
-    /// and on [`Driver::event`](crate::Driver::event).
+    /// Lets the vertex run without a watch: when its parents run, and on
+    /// [`Driver::event`](crate::Driver::event).
     #[must_use]
     pub fn unwatched(self) -> Self {
         VertexSpec { watched: false, ..self }
     }
 
-    /// Sets that the vertex runs again so long after each run, also while it is watched: for what
-    /// nothing tells of. A failure does not end this: after its [retries](Self::with_retry), or at once if its class is permanent,
-    /// the vertex runs again after the interval, or after the delay of its retries if that is
-    /// longer.
+    /// Runs the vertex again this long after each run, also while it is watched: for changes that
+    /// no event reports. Failures do not end the polls. After its [retries](Self::with_retry), or
+    /// at once if the error's class is permanent, the vertex runs again after the interval, or
+    /// after the retry delay if that is longer.
     #[must_use]
     pub fn with_poll(self, interval: Duration) -> Self {
         self.with_rare(|it| it.poll = Some(interval))
     }
 
-    /// Sets that the vertex changes nothing. It only reports what it would change, notifies no
-    /// other vertex, and keeps a pending refresh.
+    /// Makes the vertex change nothing. It only reports what it would change, refreshes no other
+    /// vertex, and keeps a pending refresh.
     #[must_use]
     pub fn with_noop(self) -> Self {
         VertexSpec { noop: true, ..self }
     }
 
-    /// Sets how often a failed run is repeated, and the time between: 3 times and 1 s by default.
-    /// `u32::MAX`: without end. Errors of a permanent class are not repeated. Afterwards the vertex
-    /// waits for an event, a run of a parent, or its next [poll](Self::with_poll).
+    /// Sets the number of retries after a failed run, and the delay before each; the default is 3
+    /// and 1 s. `u32::MAX` retries without end. A permanent error is not retried. Afterwards, the
+    /// vertex waits for an event, a parent's run, or its next [poll](Self::with_poll).
     #[must_use]
     pub fn with_retry(self, retries: u32, delay: Duration) -> Self {
         VertexSpec { retries, delay, ..self }
     }
 
-    /// Sets the same for errors of one class, also of a permanent one. By default, a permanent class
-    /// has no retries, and others have those of [`with_retry`](Self::with_retry).
+    /// Sets the retries of one error class, which may be a permanent one. By default, a permanent
+    /// class has no retries, and the others follow [`with_retry`](Self::with_retry).
     #[must_use]
     pub fn with_class_retry(self, class: ErrorClass, retries: u32, delay: Duration) -> Self {
         self.with_rare(|it| {
@@ -153,7 +153,7 @@ impl VertexSpec {
         })
     }
 
-    /// Returns how often a run that failed is repeated, and the time between.
+    /// Returns the number of retries for a class, and the delay before each.
     pub(crate) fn retry(&self, class: ErrorClass) -> (u32, Duration) {
         let own = self.rare().class_retries.iter().find(|it| it.0 == class);
         match own {
@@ -163,32 +163,30 @@ impl VertexSpec {
         }
     }
 
-    /// Sets that in the long run there is one run in each time `every`, and that `burst` of them
-    /// (at least 1) may follow each other at once. Unused runs beyond the burst are lost, and no
-    /// run is owed.
+    /// Limits the rate to one run in each time `every` on average; up to `burst` runs (at least 1)
+    /// may follow each other at once. Unused runs beyond the burst are lost, and no run is owed.
     #[must_use]
     pub fn with_rate(self, every: Duration, burst: u32) -> Self {
         self.with_rare(|it| it.rate = Some((every, burst.max(1))))
     }
 
-    /// Adds a semaphore: at most `count` vertices that name `id` run at a time. A repeated one
+    /// Adds a semaphore: at most `count` vertices that name `id` run at a time. Naming it twice
     /// counts once.
     #[must_use]
     pub fn with_semaphore(self, id: &str, count: u32) -> Self {
         self.with_rare(|it| it.semaphores.push((id.into(), count)))
     }
 
-    /// Sets for how long a run is to take. Then its
-    /// [`should_continue`](crate::RunContext::should_continue) turns false, and
-    /// [`Driver::overdue`](crate::Driver::overdue) names the vertex until the run ends: a thread
-    /// cannot be interrupted.
+    /// Sets a run's time limit. After it, [`should_continue`](crate::RunContext::should_continue)
+    /// returns false, and [`Driver::overdue`](crate::Driver::overdue) names the vertex until the
+    /// run ends. The driver cannot interrupt a thread.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         self.with_rare(|it| it.timeout = Some(timeout))
     }
 
-    /// Sets that the driver calls the vertex on a thread of that name alone. Vertices of one thread
-    /// run one after the other: the semaphore `thread:NAME` of count 1 is added.
+    /// Makes the driver call the vertex on the thread of this name only. Vertices of one thread run
+    /// one after the other: this adds the semaphore `thread:NAME` of count 1.
     #[must_use]
     pub fn with_thread(self, name: &str) -> Self {
         let vertex = self.with_semaphore(&format!("thread:{name}"), 1);
@@ -207,23 +205,23 @@ impl VertexSpec {
         self.records != Records::None
     }
 
-    /// Sets that the vertex runs together with those of its group that may run at the same time, in
-    /// one [call](crate::Vertex::check_apply_group): as one worker, and not while others of the
-    /// group run. Each keeps its name, its order, its settings, its refreshes and its result.
+    /// Puts the vertex in a group. Vertices of one group that are ready at the same time run in one
+    /// [call](crate::Vertex::check_apply_group), by one worker, and not while others of the group
+    /// run. Each keeps its own name, order, settings, refreshes and result.
     #[must_use]
     pub fn with_group(self, group: &str) -> Self {
         self.with_rare(|it| it.group = Some(group.into()))
     }
 
-    /// Adds a port: runs of the vertex [send](crate::RunContext::send) values of this type by it.
+    /// Adds a port by which the vertex's runs [send](crate::RunContext::send) values of this type.
     #[must_use]
     pub fn sends<T: Any + PartialEq + Send + Sync>(self, port: &str) -> Self {
         let (port, of) = (port.into(), PortType::of::<T>());
         self.with_rare(|it| it.sends.push(Sends { port, of }))
     }
 
-    /// Adds a port by which the vertex [receives](crate::RunContext::received) what another vertex
-    /// sends by one of its ports. It runs after that, and not before there is a value.
+    /// Adds a port by which the vertex [receives](crate::RunContext::received) the values of
+    /// another vertex's port. It runs after the sender, and only once there is a value.
     #[must_use]
     pub fn receives<T: Any + PartialEq + Send + Sync>(
         self,
@@ -234,8 +232,9 @@ impl VertexSpec {
         self.add_receives::<T>(port, &[(sender, sender_port)], None)
     }
 
-    /// Adds a port with several senders, each with its port. `merge` makes one value of theirs, in
-    /// this order, once there is one of each. Change the [revision](Self::with_revision) with it.
+    /// Adds a port with several senders, each with its port. Once each has sent a value, `merge`
+    /// makes one value of theirs, in this order. If `merge` changes, change the
+    /// [revision](Self::with_revision).
     #[must_use]
     pub fn receives_merged<T: Any + PartialEq + Send + Sync>(
         self,
@@ -258,15 +257,15 @@ impl VertexSpec {
         self.with_rare(|it| it.receives.push(receives))
     }
 
-    /// Adds a parent by name: the vertex runs after it.
+    /// Adds a parent by name: the vertex runs after it, and whenever it runs.
     #[must_use]
     pub fn after(mut self, parent: &str) -> Self {
         self.links_mut().after.push(parent, EdgeKind::After);
         self
     }
 
-    /// Adds a parent by name for the order alone: if both are to run, the vertex runs once the
-    /// parent was tried, also if that has failed, or is held back by one that has. A run of the
+    /// Adds a parent by name for the order only. If both are to run, the vertex runs once the
+    /// parent was tried, even if the parent failed or a failed vertex holds it back. A run of the
     /// parent does not make the vertex run.
     #[must_use]
     pub fn after_tried(mut self, parent: &str) -> Self {
@@ -274,15 +273,15 @@ impl VertexSpec {
         self
     }
 
-    /// Adds a parent by name whose changes are refreshes of the vertex.
+    /// Adds a parent by name; each of its changes refreshes the vertex.
     #[must_use]
     pub fn refreshed_by(mut self, parent: &str) -> Self {
         self.links_mut().after.push(parent, EdgeKind::RefreshedBy);
         self
     }
 
-    /// Adds a parent by name whose changes of this kind are refreshes of the vertex. Several of them
-    /// for one parent pass on several kinds. Which kinds a run changes the parent says by
+    /// Adds a parent by name; its changes of this kind refresh the vertex. Repeat the call to pass
+    /// on several kinds of one parent. The parent names the kinds of a run's changes with
     /// [`will_change`](crate::RunContext::will_change).
     #[must_use]
     pub fn refreshed_by_kind(mut self, parent: &str, kind: &str) -> Self {
@@ -292,22 +291,22 @@ impl VertexSpec {
         self
     }
 
-    /// Adds something that the vertex needs: it runs after all vertices that provide it. A graph in
-    /// which none does is refused; see [`wants`](Self::wants).
+    /// Adds a need: the vertex runs after all vertices that provide it. A graph without a provider
+    /// is refused; see [`wants`](Self::wants).
     #[must_use]
     pub fn needs(mut self, what: &str) -> Self {
         self.links_mut().needs.push(what.to_owned());
         self
     }
 
-    /// As [`needs`](Self::needs), but nothing has to provide it.
+    /// Adds a need like [`needs`](Self::needs), but a graph without a provider is accepted.
     #[must_use]
     pub fn wants(mut self, what: &str) -> Self {
         self.links_mut().wants.push(what.to_owned());
         self
     }
 
-    /// Adds something that the vertex provides.
+    /// Adds a name that other vertices can [need](Self::needs) or [want](Self::wants).
     #[must_use]
     pub fn provides(mut self, what: &str) -> Self {
         self.links_mut().provides.push(what.to_owned());
@@ -317,21 +316,21 @@ impl VertexSpec {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Links {
-    /// Vertices, each with the edge from it.
+    /// Parents, each with the edge's kind.
     pub(crate) after: Names,
-    /// The kinds of change by which some of them refresh, each with the name of the vertex.
+    /// The kinds of change that refresh the vertex, each with the parent's name.
     pub(crate) kinds: Vec<(String, Arc<str>)>,
     pub(crate) needs: Vec<String>,
-    /// As `needs`, but nothing has to provide it.
+    /// Needs that may lack a provider.
     pub(crate) wants: Vec<String>,
     pub(crate) provides: Vec<String>,
 }
 
-/// Names, each with an edge, in one text: a graph has many more edges than vertices.
+/// Names, each with an edge, joined in one text: a graph has many more edges than vertices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Names {
     text: String,
-    /// Where each name ends.
+    /// The end of each name.
     ends: Vec<(usize, EdgeKind)>,
 }
 

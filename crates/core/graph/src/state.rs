@@ -1,15 +1,16 @@
-//! The run of a graph as a state machine that is given time and events. It has no clock, no thread
-//! and no I/O.
+//! The run of a graph as a state machine, driven by time and events. It has no clock, no thread and
+//! no I/O.
 //!
-//! Three facts are kept for each vertex, and all else follows from them:
+//! It keeps three facts for each vertex; the rest follows from them:
 //!
-//! - A vertex is *unsettled* while it is dirty or runs. All descendants of such a vertex are dirty.
-//! - `blocked` counts its unsettled parents. It runs when that is 0. Of those that it only runs
-//!   after, one that waits because of a failure does not count: see `tried`.
-//! - A dirty vertex that nothing but workers, semaphores or a pause keeps from running has a
-//!   ticket: it stands in a queue.
+//! - A vertex is *unsettled* while it is dirty or running. All its descendants are dirty.
+//! - `blocked` counts its unsettled parents. It runs when the count is 0. A parent by order only
+//!   does not count while it waits because of a failure: see `tried`.
+//! - A dirty vertex that only workers, semaphores or a pause keep from running has a ticket: its
+//!   place in a queue.
 //!
-//! So no vertex compares its time with another's, and an event costs what it makes run.
+//! So no vertex compares its time with another's, and an event's cost depends only on the vertices
+//! that it makes run.
 
 mod action;
 mod explain;
@@ -40,10 +41,10 @@ pub(crate) use self::semaphores::Semaphores;
 pub(crate) use self::slot::Slot;
 use crate::{Graph, VertexId};
 
-/// Records by the names of their vertices.
+/// Records by their vertices' names.
 pub(crate) type Records = BTreeMap<Arc<str>, Record>;
 
-/// The decisions of a graph's run as a state machine.
+/// The state machine that decides a graph's run.
 ///
 /// A driver calls [`poll_action`](Self::poll_action) until it returns `None`. Then it sleeps until
 /// [`poll_timeout`](Self::poll_timeout) or the next input, and begins again.
@@ -56,51 +57,50 @@ pub(crate) struct State {
     pub(crate) runs: Vec<Run>,
     pub(crate) last_run: u64,
     pub(crate) paused: bool,
-    /// How many vertices are unsettled.
+    /// The number of unsettled vertices.
     pub(crate) unsettled: usize,
-    /// Since when none is.
+    /// The start of the quiet time; `None` while a vertex is unsettled.
     pub(crate) quiet_since: Option<Instant>,
-    /// What waits for nothing but a worker, by ticket.
+    /// Vertices that wait only for a worker, by ticket.
     pub(crate) ready: BTreeMap<u64, u32>,
     pub(crate) groups: Vec<Group>,
-    /// How many workers the runs take.
+    /// The number of workers in use.
     pub(crate) busy: usize,
     pub(crate) last_ticket: u64,
     pub(crate) semaphores: Semaphores,
     pub(crate) timers: BTreeSet<(Instant, u32)>,
-    /// Of a vertex with a rate: when all of its burst is there again.
+    /// For each vertex with a rate: the time when its full burst is available again.
     pub(crate) full_at: BTreeMap<u32, Instant>,
     pub(crate) to_watch: BTreeSet<u32>,
-    /// Runs whose intent is recorded.
+    /// Runs whose intent is recorded and that may apply.
     pub(crate) to_apply: VecDeque<RunId>,
     pub(crate) unsaved: Records,
-    /// Runs that go on once what is unsaved now is saved.
+    /// Runs that continue once the currently unsaved records are saved.
     pub(crate) waiting: Vec<RunId>,
-    /// The records that are being written, and the runs that wait for it.
+    /// The records being written, and the runs that wait for them.
     pub(crate) writing: Option<(Records, Vec<RunId>)>,
-    /// When records may be written again after a failure.
+    /// The time of the next attempt to write records, after a failure.
     pub(crate) persist_at: Option<Instant>,
-    /// Reversals, each with a vertex that it needs, and that must not be reversed before it.
+    /// Each reversal with a needed vertex, which must not be reversed before it.
     pub(crate) needed: Vec<(u32, u32)>,
-    /// Records of vertices that are not in the graph, without what they made.
+    /// Records of vertices that are not in the graph, without their `made`.
     pub(crate) unknown: Records,
-    /// What vertices made, as the journal has it or is about to.
+    /// The vertices' work, as in the journal or in the next write.
     pub(crate) made: BTreeMap<Arc<str>, Made>,
     pub(crate) last_place: u64,
-    /// Vertices of a name that is being reversed, each with its reversal.
+    /// Vertices whose former namesake is being reversed, each with that reversal.
     pub(crate) twins: BTreeMap<u32, u32>,
-    /// The ports of which there is a value, with the names of their senders.
+    /// The ports that have a value, by sender's name and port.
     pub(crate) values: BTreeSet<(Arc<str>, Arc<str>)>,
-    /// Those reversals whose vertex does not take over what was made.
+    /// Reversals whose vertex did not adopt their work.
     pub(crate) refused: BTreeSet<u32>,
 }
 
-/// Inputs and questions of the driver.
+/// The driver's inputs and questions.
 impl State {
-    /// Makes the state in which every vertex is dirty. `records` are all that the journal has.
-    /// Those of vertices that are not in the graph stay there, until a replacement brings the
-    /// vertex; what such a vertex made is undone if the graph has its
-    /// [reversal](Graph::restore).
+    /// Creates the state with every vertex dirty. `records` are all records of the journal. A
+    /// record of a vertex outside the graph stays there until a replacement brings the vertex. The
+    /// work of such a vertex is undone if the graph has its [reversal](Graph::restore).
     pub(crate) fn new(
         config: Config,
         graph: Graph,
@@ -158,7 +158,7 @@ impl State {
         state
     }
 
-    /// Returns the next action, if there is one now.
+    /// Returns the next action; `None` if nothing is to be done now.
     pub(crate) fn poll_action(&mut self, now: Instant) -> Option<Action> {
         self.fire_timers(now);
         if let Some(at) = self.to_watch.pop_first() {
@@ -181,14 +181,15 @@ impl State {
         self.persist(now)
     }
 
-    /// Returns when to call [`poll_action`](Self::poll_action) again if there is no input before.
+    /// Returns the time of the next [`poll_action`](Self::poll_action) if there is no input before
+    /// it; `None` if only an input can cause an action.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let write = self.persist_at.filter(|_| self.writing.is_none());
         let timer = self.timers.first().map(|(at, _)| *at);
         write.into_iter().chain(timer).min()
     }
 
-    /// Takes note that the watch of a vertex is ready: it reports what happens from now on.
+    /// Notes that a vertex's watch is ready: it reports all changes from now on.
     pub(crate) fn handle_ready(&mut self, now: Instant, vertex: VertexId) {
         if let Some(slot) = self.slots.get_mut(vertex.0 as usize) {
             slot.watched = true;
@@ -196,15 +197,15 @@ impl State {
         }
     }
 
-    /// Takes note that something happened to what a vertex is about. It runs once for all events
-    /// that come before its run begins, and once more for those that come while it runs.
+    /// Notes that the state behind a vertex may have changed. The vertex runs once for all events
+    /// before its run begins, and once more for events during the run.
     pub(crate) fn handle_event(&mut self, now: Instant, vertex: VertexId) {
         if (vertex.0 as usize) < self.graph.own {
             self.look_again(now, vertex.0, Cause::Event);
         }
     }
 
-    /// Has a vertex run as soon as it may, whatever delay its failures have set: somebody has
+    /// Makes a vertex run as soon as it may, without the delay after its failures: an operator has
     /// removed the cause.
     pub(crate) fn handle_retry(&mut self, now: Instant, vertex: VertexId) {
         if (vertex.0 as usize) < self.graph.own {
@@ -213,7 +214,7 @@ impl State {
         }
     }
 
-    /// Takes the result of a run.
+    /// Handles a run's result.
     pub(crate) fn handle_done(
         &mut self,
         now: Instant,
@@ -225,8 +226,8 @@ impl State {
         }
     }
 
-    /// Takes the result of [`Action::Persist`]: true if the records are durable. If not, they are
-    /// written again later, and what waits for them waits on.
+    /// Handles the result of [`Action::Persist`]: true if the records are durable. If not, they are
+    /// written again later, and the runs that need them continue to wait.
     pub(crate) fn handle_persisted(&mut self, now: Instant, is_durable: bool) {
         let Some((mut records, runs)) = self.writing.take() else {
             return;
@@ -236,30 +237,31 @@ impl State {
             runs.into_iter().for_each(|run| self.recorded(now, run));
         } else {
             self.persist_at = now.checked_add(self.config.persist_delay);
-            // What was unsaved meanwhile is newer.
+            // The records changed meanwhile are newer.
             records.append(&mut self.unsaved);
             self.unsaved = records;
             self.waiting.extend(runs);
         }
     }
 
-    /// Pauses: no run begins or begins to apply. [`is_quiesced`](Self::is_quiesced) is true
-    /// once the running ones have ended. Events are kept.
+    /// Pauses: no run begins or begins to apply. [`is_quiesced`](Self::is_quiesced) is true once
+    /// the current runs have ended. Events are kept.
     pub(crate) fn handle_pause(&mut self, now: Instant) {
         self.paused = true;
-        // Those that would apply next are given up.
+        // Give up the runs that were about to apply.
         while let Some(run) = self.to_apply.pop_front() {
             self.give_up(now, run);
         }
     }
 
-    /// Ends a pause: what is dirty runs.
+    /// Ends a pause; the dirty vertices run.
     pub(crate) fn handle_resume(&mut self) {
         self.paused = false;
     }
 }
 
-/// The settings of a graph.
+/// A graph's settings: its number of workers, its quiet time, and the delay before failed writes
+/// are repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     pub(crate) workers: NonZeroUsize,
@@ -268,34 +270,33 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns the settings of a graph of which at most `workers` vertices run at a time.
+    /// Creates settings for at most `workers` vertices that run at a time.
     pub fn new(workers: NonZeroUsize) -> Self {
         Config { workers, quiet: Duration::from_secs(1), persist_delay: Duration::from_secs(1) }
     }
 
-    /// Sets for how long no vertex may be dirty before the graph counts as converged; 1 s by
-    /// default.
+    /// Sets how long no vertex may be dirty before the graph counts as converged; 1 s by default.
     #[must_use]
     pub fn with_quiet(self, quiet: Duration) -> Self {
         Config { quiet, ..self }
     }
 
-    /// Sets after which time records that could not be written are written again; 1 s by default.
+    /// Sets the delay before failed writes of records are repeated; 1 s by default.
     #[must_use]
     pub fn with_persist_delay(self, persist_delay: Duration) -> Self {
         Config { persist_delay, ..self }
     }
 }
 
-/// Questions of the driver.
+/// The driver's questions.
 impl State {
-    /// True if it is paused, no run goes on, and nothing is or will be written.
+    /// True if the state is paused, nothing runs, and nothing is or will be written.
     pub(crate) fn is_quiesced(&self) -> bool {
         self.paused && self.runs.is_empty() && self.writing.is_none() && self.unsaved.is_empty()
     }
 
-    /// True if no vertex runs, and none will before something happens: what is not settled has
-    /// failed for good, waits for one that has or for a value, or is paused.
+    /// True if no vertex runs, and none will without a new input: each unsettled vertex has failed
+    /// for good, waits for a failed one or for a value, or is paused.
     pub(crate) fn is_idle(&self) -> bool {
         self.runs.is_empty()
             && self.writing.is_none()
@@ -305,13 +306,13 @@ impl State {
             && (self.paused || self.ready.is_empty())
     }
 
-    /// Returns the vertex of a run that has not ended.
+    /// Returns the vertex of a run; `None` if the run has ended.
     pub(crate) fn vertex_of(&self, run: RunId) -> Option<VertexId> {
         let run = &self.runs[self.place(run)?];
         Some(VertexId(run.vertex))
     }
 
-    /// True if [`poll_action`](Self::poll_action) may return an action, timers left aside.
+    /// True if [`poll_action`](Self::poll_action) may return an action, apart from timers.
     pub(crate) fn has_action(&self) -> bool {
         let may_begin = !self.paused && self.busy < self.config.workers.get();
         let may_write = self.writing.is_none() && self.persist_at.is_none();
@@ -326,21 +327,21 @@ impl State {
         self.converges_at().is_some_and(|at| at <= now)
     }
 
-    /// Returns when the graph counts as converged if nothing happens before; `None` while a vertex
-    /// is dirty, waits, runs or fails.
+    /// Returns when the graph will count as converged if nothing happens before; `None` while a
+    /// vertex is dirty, waits, runs or fails.
     pub(crate) fn converges_at(&self) -> Option<Instant> {
         self.quiet_since?.checked_add(self.config.quiet)
     }
 
-    /// True if the vertex has not been dirty or running for the quiet time. Asked of all vertices
-    /// of a part, it says whether the part is converged.
+    /// True if the vertex was not dirty or running for the quiet time. If this holds for all
+    /// vertices of a part, the part is converged.
     pub(crate) fn is_vertex_converged(&self, now: Instant, vertex: VertexId) -> bool {
         let slot = self.slots.get(vertex.0 as usize);
         let since = slot.and_then(|it| it.settled_since);
         since.and_then(|it| self.after(it, self.config.quiet)).is_some_and(|at| at <= now)
     }
 
-    /// Returns the graph that is running.
+    /// Returns the running graph, reversals included.
     pub(crate) fn graph(&self) -> &Graph {
         &self.graph
     }

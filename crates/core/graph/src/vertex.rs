@@ -1,4 +1,4 @@
-//! What a vertex does.
+//! The trait of a vertex, and a run's context.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,29 +20,29 @@ use crate::{Failure, Turn, Verdict};
 ///
 /// - Calls of one vertex never overlap. They come from several threads, unless the vertex has a
 ///   [thread](crate::VertexSpec::with_thread).
-/// - A panic is a failure of the vertex of class `Unknown`.
-/// - A call ends: a vertex bounds its waits, and asks
+/// - A panic counts as a failure of class `Unknown`.
+/// - A call must end: a vertex limits its waits, and asks
 ///   [`should_continue`](RunContext::should_continue) between two steps.
 pub trait Vertex: Any + Send {
-    /// Compares, and if `apply` is true makes what differs as declared. If `apply` is false, it
-    /// changes nothing.
+    /// Compares the actual state with the declared one. If `apply` is true, corrects the
+    /// differences; if not, changes nothing.
     ///
     /// If [`refreshes`](RunContext::refreshes) is not 0 and `apply` is true, the vertex acts even
-    /// if all is as declared.
+    /// if nothing differs.
     ///
     /// # Errors
     ///
-    /// When the state could not be read, or is not as declared after all.
+    /// The state could not be read, or still differs after the correction.
     fn check_apply(&mut self, context: &RunContext, apply: bool) -> Result<Verdict, Failure>;
 
-    /// Does for this vertex and `others` what [`check_apply`](Self::check_apply) does for each, at
-    /// once: most often as one plan. They are those of its [group](crate::VertexSpec::with_group)
-    /// that run together; none of them is a parent of another. `contexts` has this vertex's first,
-    /// and so has the result.
+    /// Does the work of [`check_apply`](Self::check_apply) for this vertex and `others` at once,
+    /// usually as one plan. They are the vertices of its [group](crate::VertexSpec::with_group)
+    /// that run together; none is a parent of another. `contexts` and the result begin with this
+    /// vertex's entry.
     ///
-    /// `(other as &mut dyn Any).downcast_mut::<Self>()` finds out whether another one is of the
-    /// same type. By default, and if the result is `None`, each is called alone, one after the
-    /// other.
+    /// To find out if another vertex has the same type, use
+    /// `(other as &mut dyn Any).downcast_mut::<Self>()`. If the result is `None`, which is the
+    /// default, the driver calls each vertex alone, one after the other.
     fn check_apply_group(
         &mut self,
         _others: &mut [&mut dyn Vertex],
@@ -52,72 +52,74 @@ pub trait Vertex: Any + Send {
         None
     }
 
-    /// Returns whether the vertex [announces](RunContext::will_change) what it changes before it
-    /// changes something. Then it is not checked before it applies, for the sake of those that are
-    /// refreshed by it. By default it does not.
+    /// Returns true if the vertex [announces](RunContext::will_change) its changes before it makes
+    /// them. The driver then skips the check that would otherwise precede a run for the sake of
+    /// refreshed vertices. The default is false.
     fn announces(&self) -> bool {
         false
     }
 
-    /// Begins to watch: from its return on, what may have changed is reported by `hints` or by
-    /// [`events`](Self::events). Returns true if `events` is to be called: at once, when what it
+    /// Begins to watch: after it returns, `hints` or [`events`](Self::events) report possible
+    /// changes. Returns true if the driver is to call `events`: at once, when the event that it
     /// waits for has come, and when `waker` is woken. By default the vertex reports nothing: it
     /// runs when its parents do, and by [`Driver::event`](crate::Driver::event).
     ///
     /// # Errors
     ///
-    /// When it cannot be watched. It is tried again after the vertex's delay, and does not run
-    /// before.
+    /// The watch cannot begin. The driver tries again after the vertex's delay; the vertex does not
+    /// run before.
     fn watch(&mut self, _hints: Hints, _waker: Waker) -> Result<bool, Failure> {
         Ok(false)
     }
 
-    /// Takes the events that wait, without blocking, and tells the turn what the vertex waits for
-    /// next: a descriptor, an instant, or nothing but a wake-up. Returns when the vertex is to run
-    /// because of them, unless it runs or is called again before; that instant it waits for too. It
-    /// is called if [`watch`](Self::watch) has returned true, and not while the vertex runs.
+    /// Takes the pending events without blocking, and tells the turn what to wait for next: a
+    /// descriptor, an instant, or only a wake-up. Returns the instant at which the vertex should
+    /// run because of these events, unless it runs or is called earlier; the driver waits for this
+    /// instant, too. The driver calls it only if [`watch`](Self::watch) returned true, and not
+    /// while the vertex runs.
     ///
     /// # Errors
     ///
-    /// When no more events will come. The vertex is [watched](Self::watch) again after its delay.
+    /// No more events will come. The driver [watches](Self::watch) the vertex again after its
+    /// delay.
     fn events(&mut self, _turn: Turn<'_>) -> Result<Option<Instant>, Failure> {
         Ok(None)
     }
 
-    /// Returns whether the vertex gives records of what it makes: then that is also undone if the
-    /// vertex leaves the graph while no driver runs. By default there are no records.
+    /// Returns the kind of records that the vertex gives. With records, its work is also undone if
+    /// the vertex leaves the graph while no driver runs. By default there are no records.
     fn records(&self) -> Records {
         Records::None
     }
 
-    /// Returns bytes that suffice to undo, in another process, what the vertex has made, and what
-    /// it would make if it applied now; `None` if there is nothing to undo.
+    /// Returns bytes from which another process can undo what the vertex has made, and what it
+    /// would make if it applied now; `None` if there is nothing to undo.
     ///
-    /// It is asked after each [`check_apply`](Self::check_apply) that succeeds. What it returns
-    /// after a check is durable before the vertex applies. The bytes have to undo both what is
-    /// there before and what will be there. A vertex that is to apply, and finds that it would make
-    /// something else than its record says, returns [`Verdict::WouldChange`]: it is called again
-    /// once the new record is durable.
+    /// The driver asks after each successful [`check_apply`](Self::check_apply), and makes the
+    /// result of a check durable before the vertex applies. The bytes must suffice to undo both the
+    /// state before the run and the state after it. If a vertex is to apply and finds that it would
+    /// make something its record does not cover, it returns [`Verdict::WouldChange`]: the driver
+    /// calls it again once the new record is durable.
     fn record(&self) -> Option<Vec<u8>> {
         None
     }
 
-    /// Takes over what an earlier process, or another declaration of this name, made: `record` is
-    /// what that has given. True if the vertex keeps or undoes it from now on. If false, it is
-    /// undone before the vertex runs.
+    /// Takes over the work of an earlier process, or of another declaration of this name; `record`
+    /// is its record. Returns true if the vertex keeps or undoes that work from now on. If false,
+    /// the driver undoes it before the vertex runs.
     ///
-    /// It comes before the first run; it may come twice, and also if the vertex is then not used.
-    /// By default a vertex takes over what has an equal record.
+    /// The call comes before the first run. It may come twice, and also for a vertex that is then
+    /// not used. By default, a vertex takes over work with a record equal to its own.
     fn adopt(&mut self, record: &[u8]) -> bool {
         self.record().as_deref() == Some(record)
     }
 
-    /// Undoes what the vertex made, because it has left the graph. By default nothing is undone.
+    /// Undoes the vertex's work because it has left the graph. By default, undoes nothing.
     ///
     /// # Errors
     ///
-    /// When it could not be undone, or is kept because undoing is not safe. It is tried again as a
-    /// failed run is.
+    /// The work could not be undone, or undoing it is not safe. The driver tries again, as after a
+    /// failed run.
     fn reverse(&mut self, _context: &RunContext) -> Result<Verdict, Failure> {
         Ok(Verdict::InPlace)
     }
@@ -132,20 +134,20 @@ where
     }
 }
 
-/// Whether a vertex gives records of what it makes.
+/// The kind of records that a vertex gives of its work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Records {
-    /// It gives none: what it made is undone only by the process that it was part of.
+    /// No records: only the process that made something undoes it.
     #[default]
     None,
-    /// They say what was made. Each run begins with a check, so that the record of what it will
-    /// make is durable before.
+    /// Records that differ between runs. Each run begins with a check, to make the record durable
+    /// before the run makes anything.
     Varying,
-    /// They are always the same: as long as the record is in the journal, a run needs no check.
+    /// A record that never changes: while it is in the journal, a run needs no check.
     Constant,
 }
 
-/// What a call of a vertex is to know.
+/// The context of a vertex's call: its refreshes, deadline and ports.
 #[derive(Clone)]
 pub struct RunContext {
     pub(crate) refreshes: u32,
@@ -155,16 +157,16 @@ pub struct RunContext {
     /// `None` if the vertex sends nothing.
     pub(crate) outbox: Option<Arc<Outbox>>,
     pub(crate) warning: Arc<Mutex<Option<String>>>,
-    /// The kinds of what the run changes, if it has said it.
+    /// The kinds of the run's changes; `None` if it named none.
     pub(crate) kinds: Arc<Mutex<Option<BTreeSet<Arc<str>>>>>,
-    /// Has an announcement recorded. `None` if there is nothing to wait for.
+    /// Records an announcement. `None` if there is nothing to wait for.
     pub(crate) announce: Option<Arc<Announce>>,
 }
 
-/// Returns true once what a run changes is recorded; false if the run is to end.
+/// Returns true once a run's announced changes are recorded; false if the run should end.
 pub(crate) type Announce = dyn Fn(Vec<Arc<str>>) -> bool + Send + Sync;
 
-/// What a run may send, and has sent.
+/// The ports that a run may send by, and the values sent.
 pub(crate) struct Outbox {
     ports: Vec<Sends>,
     sent: Mutex<BTreeMap<Arc<str>, Value>>,
@@ -190,34 +192,36 @@ impl RunContext {
         }
     }
 
-    /// Returns the number of refreshes that are pending.
+    /// Returns the number of pending refreshes; if it is not 0, a run that applies must act.
     pub fn refreshes(&self) -> u32 {
         self.refreshes
     }
 
-    /// Returns when the run is to end, if the vertex has a timeout.
+    /// Returns the time limit's end; `None` if the vertex has no timeout.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// True if the next step may begin: false once the deadline has passed, or the driver is to
-    /// pause or stop. A run that then fails is repeated after the pause, and counts as no failure.
+    /// True if the next step may begin. False once the deadline has passed, or the driver is about
+    /// to pause or stop. A run that then fails is repeated after the pause, and does not count as a
+    /// failure.
     pub fn should_continue(&self) -> bool {
         !self.is_interrupted() && self.deadline.is_none_or(|at| crate::sync::now() < at)
     }
 
-    /// Returns the value that was received by a port. The second is true if it differs from that
-    /// which the vertex received in its last successful run, and if it has had none.
+    /// Returns the value received by a port. The boolean is true if the value differs from the one
+    /// of the vertex's last successful run, or if there was no such run.
     ///
     /// # Errors
     ///
-    /// The vertex does not receive by this port, or another type; or it is being reversed.
+    /// The vertex does not receive by this port or this type, or it is being reversed.
     pub fn received<T: Any + Send + Sync>(&self, port: &str) -> Result<(Arc<T>, bool), Failure> {
         ports::received(&self.inputs, port)
     }
 
-    /// Sends a value by a port. It counts once this call of the vertex has succeeded; the last one
-    /// of a run counts. Without a restart it stays until another is sent.
+    /// Sends a value by a port. The value takes effect once this call of the vertex has succeeded;
+    /// a later value of the same run replaces it. It stays until the next one is sent, or the
+    /// process ends.
     ///
     /// # Errors
     ///
@@ -236,17 +240,17 @@ impl RunContext {
         Ok(())
     }
 
-    /// Says of which kinds what the run is about to change is, such as `route`, or would change if
-    /// it applied. Vertices that are [refreshed by these
-    /// kinds](crate::VertexSpec::refreshed_by_kind), or by all, have a refresh then, also if this
-    /// process is killed afterwards. Without a word of it, a run changes every kind.
+    /// Announces the kinds of change, such as `route`, that the run is about to make, or would make
+    /// if it applied. Vertices [refreshed by these kinds](crate::VertexSpec::refreshed_by_kind), or
+    /// by all, then have a refresh, even if this process is killed afterwards. A run that names no
+    /// kind changes every kind.
     ///
-    /// A vertex that [announces](Vertex::announces) calls this before it changes something. It
-    /// waits for the record, so no lock may be held that another vertex needs.
+    /// A vertex that [announces](Vertex::announces) calls this before it changes something. The
+    /// call waits for the record, so the caller must hold no lock that another vertex needs.
     ///
     /// # Errors
     ///
-    /// The run is interrupted, or its time is over: it changes nothing more, and fails.
+    /// The run is interrupted, or its time is over: it must change nothing more, and fail.
     pub fn will_change<'a>(&self, kinds: impl IntoIterator<Item = &'a str>) -> Result<(), Failure> {
         let kinds: Vec<Arc<str>> = kinds.into_iter().map(Arc::from).collect();
         lock(&self.kinds).get_or_insert_default().extend(kinds.iter().cloned());
@@ -257,29 +261,30 @@ impl RunContext {
         Err(Failure::new(ErrorClass::Busy, message))
     }
 
-    /// Says of which kinds what the run has changed is, instead of what it has
-    /// [announced](Self::will_change).
+    /// Sets the kinds of the changes that the run has made, in place of the
+    /// [announced](Self::will_change) ones.
     pub fn has_changed<'a>(&self, kinds: impl IntoIterator<Item = &'a str>) {
         *lock(&self.kinds) = Some(kinds.into_iter().map(Arc::from).collect());
     }
 
-    /// Returns the kinds of what the run changes, if it has said it.
+    /// Returns the kinds of the run's changes; `None` if it named none.
     pub(crate) fn kinds(&self) -> Option<BTreeSet<Arc<str>>> {
         lock(&self.kinds).clone()
     }
 
-    /// Says what the operator is to know although the run succeeds: it is the vertex's
-    /// [message](crate::Explanation::message) until its next run. The last one of a run counts.
+    /// Sets a warning for the operator although the run succeeds: it is the vertex's
+    /// [message](crate::Explanation::message) until its next run. A later warning of the same run
+    /// replaces it.
     pub fn warn(&self, message: impl fmt::Display) {
         *lock(&self.warning) = Some(message.to_string());
     }
 
-    /// Returns what the run has warned of so far.
+    /// Returns the run's last warning so far.
     pub fn warning(&self) -> Option<String> {
         lock(&self.warning).clone()
     }
 
-    /// Takes what was sent.
+    /// Takes the values that the run has sent.
     pub(crate) fn take_sent(&self) -> BTreeMap<Arc<str>, Value> {
         let sent = self.outbox.as_ref();
         sent.map(|it| std::mem::take(&mut *lock(&it.sent))).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Backoffs: how often an object failed, and when it is to be tried again.
+//! Backoffs: an object's number of failures, and the time of its next try.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -8,44 +8,44 @@ use crate::record::{
 };
 use crate::{Error, Journal};
 
-/// The wait of an object that failed. The outcome of an operation sets or clears the backoff of its
-/// object in the same commit: see [`Execution`](crate::Execution).
+/// The wait of a failed object. The outcome of an operation sets or clears its object's backoff in
+/// the same commit: see [`Execution`](crate::Execution).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// The number of tries that failed.
+    /// The number of failed tries.
     pub tries: u32,
     /// The time of the next try, in whole milliseconds.
     pub next: SystemTime,
 }
 
 impl Journal {
-    /// Records the backoff of an object. The latest counts.
+    /// Records an object's backoff, and replaces an earlier one.
     ///
     /// # Errors
     ///
     /// [`Invalid`](crate::ErrorKind::Invalid) if the object's key is longer than 65536 bytes;
-    /// otherwise as every write.
+    /// otherwise the errors of any write.
     pub fn set_backoff(&self, object: &[u8], backoff: Backoff) -> Result<(), Error> {
         check_len("an object's key", object, MAX_KEY)?;
         let owned = object.to_vec();
         self.write(move |transaction| set(transaction, &owned, backoff))
     }
 
-    /// Clears the backoff of an object. Without one nothing is written.
+    /// Clears an object's backoff. If there is none, writes nothing.
     ///
     /// # Errors
     ///
-    /// As every write.
+    /// The errors of any write.
     pub fn clear_backoff(&self, object: &[u8]) -> Result<(), Error> {
         let owned = object.to_vec();
         self.write(move |transaction| clear(transaction, &owned))
     }
 
-    /// Returns the backoff of an object.
+    /// Returns an object's backoff; `None` if it has none.
     ///
     /// # Errors
     ///
-    /// When it cannot be read.
+    /// The backoff cannot be read.
     pub fn backoff(&self, object: &[u8]) -> Result<Option<Backoff>, Error> {
         self.read(|records| {
             get(records, &Keyspace::Backoff.key(object))?
@@ -54,12 +54,12 @@ impl Journal {
         })
     }
 
-    /// Returns all backoffs by object. One that cannot be read is left out: its object is tried at
-    /// once, and the outcome replaces it.
+    /// Returns all backoffs by object. Leaves out an unreadable one: its object is tried at once,
+    /// and the outcome replaces it.
     ///
     /// # Errors
     ///
-    /// When the journal cannot be read.
+    /// The journal cannot be read.
     pub fn backoffs(&self) -> Result<BTreeMap<Vec<u8>, Backoff>, Error> {
         self.read(|records| {
             let mut all = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! The redb database in a journal's file: opened for reading and checked, opened for writing,
-//! created, salvaged.
+//! The redb database in a journal's file: open and check it, open it for writing, create it,
+//! salvage it.
 
 use std::io;
 use std::ops::Range;
@@ -16,12 +16,12 @@ use crate::record::{Change, RECORDS, last_sequence};
 use crate::storage::{Overlay, ReadOnly};
 use crate::{Error, JournalId, Storage};
 
-/// Memory for pages that were read or are to be written, in bytes.
+/// The cache for pages that were read or will be written, in bytes.
 const CACHE: usize = 32 * 1024 * 1024;
 
 /// The part of redb's header that it reads before it checks a checksum: the first 64 bytes, and the
-/// version in each of its two slots. It is equal in every journal but for the flags, and for the
-/// length, which redb computes anew if the flags ask for recovery.
+/// version in each of its two slots. It is equal in every journal except for the flags and the
+/// length. redb recomputes the length if the flags ask for recovery.
 const REDB_FIXED: [Range<usize>; 3] = [0..64, 64..65, 192..193];
 
 /// All records, for reading.
@@ -30,7 +30,7 @@ pub(crate) type ReadTable = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
 /// All records, for writing.
 pub(crate) type WriteTable<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
 
-/// Opens the database on `storage` for reading and checks all of it, without a write to `storage`.
+/// Opens the database on `storage` for reading and checks all of it. Does not write to `storage`.
 ///
 /// # Errors
 ///
@@ -47,22 +47,22 @@ pub(crate) fn open_database(storage: &Arc<dyn Storage>) -> Result<Database, Erro
     Ok(database)
 }
 
-/// The readable part of a damaged journal: its state after a commit, never half of one.
+/// The readable part of a damaged journal: its state after a commit, never half of a commit.
 pub(crate) struct Salvaged {
     pub(crate) database: Database,
     /// True if no acknowledged commit is missing.
     pub(crate) is_complete: bool,
 }
 
-/// Reads what it can of the journal on `storage`, without a write to it.
+/// Reads as much as possible of the journal on `storage`, without a write to it.
 ///
-/// The journal's header and the first bytes of redb's are not needed: they are equal in every
-/// journal. redb's two slots and each of its pages have a checksum of their own.
+/// It does not need the journal's header and the first bytes of redb's, which are equal in every
+/// journal. redb's two slots and each of its pages have their own checksums.
 ///
 /// # Errors
 ///
 /// [`Damaged`](crate::ErrorKind::Damaged) if no commit is whole, and
-/// [`Format`](crate::ErrorKind::Format) if it is no journal.
+/// [`Format`](crate::ErrorKind::Format) if it is not a journal.
 pub(crate) fn salvage(storage: &Arc<dyn Storage>) -> Result<Salvaged, Error> {
     let overlay = overlay(storage)?;
     let file = JournalFile::new(Arc::clone(&overlay));
@@ -94,7 +94,7 @@ fn overlay(storage: &Arc<dyn Storage>) -> Result<Arc<dyn Storage>, Error> {
     }
 }
 
-/// Opens and checks the database behind the header, and returns the number of its last commit.
+/// Opens and checks the database behind the header, and returns its last commit's number.
 fn open_checked(file: &Arc<JournalFile>) -> Result<(Database, u64), Error> {
     let database = builder()
         .set_check_integrity_on_open(true)
@@ -121,8 +121,8 @@ pub(crate) fn read_table(database: &Database) -> Result<ReadTable, Error> {
     transaction.open_table(RECORDS).map_err(|error| from_redb(error, during))
 }
 
-/// Opens a database that was checked for writing, and makes the first changes in one commit. A file
-/// that is `new` is created with these changes.
+/// Opens a checked database for writing, and makes the first changes in one commit. A `new` file is
+/// created with these changes.
 pub(crate) fn open_for_writing(
     file: &Arc<JournalFile>,
     new: Option<&NewFile>,
@@ -152,8 +152,8 @@ pub(crate) fn open_for_writing(
     Ok(database)
 }
 
-/// Creates a journal with some records on a storage that is empty, and closes it. It gets this id,
-/// or a new one.
+/// Creates a journal with some records on an empty storage, and closes it. Without an `id`, it gets
+/// a new one.
 pub(crate) fn create_database(
     storage: Arc<dyn Storage>,
     id: Option<JournalId>,
@@ -174,7 +174,7 @@ pub(crate) fn create_database(
         .map_err(|error| file.error(error, "cannot make a journal"))
 }
 
-/// Copies the records that are to be kept into an empty table.
+/// Copies the records to keep into an empty table.
 pub(crate) fn copy(
     records: &ReadTable,
     table: &mut WriteTable<'_>,

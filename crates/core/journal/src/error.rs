@@ -1,4 +1,4 @@
-//! The error of the crate: what failed, and what to do about it.
+//! The crate's error: the failure, and its remedy.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::lock::Holder;
 
-/// An error of the journal.
+/// An error of the journal. The message says what failed; [`remedy`](Self::remedy) says what to do.
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -19,40 +19,41 @@ pub struct Error {
     cause: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// The kinds of [`Error`].
+/// The kinds of [`Error`], for callers that react to some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// Another process, or another part of this one, has the journal open: [`Error::holder`] names
     /// it.
     Held,
-    /// The file is not as it was written, or a record cannot be decoded: [`Error::remedy`] says
-    /// what to do.
+    /// The file differs from what was written, or a record cannot be decoded: [`Error::remedy`]
+    /// says what to do.
     Damaged,
-    /// The file is no journal, or one of an unknown version.
+    /// The file is not a journal, or has an unknown version.
     Format,
-    /// The change may be on disk or not: its write failed, or the sync after it. The operating
-    /// system's error is [`source`](StdError::source). The journal is read-only from then on.
+    /// The change may or may not be on disk: its write failed, or the sync after it.
+    /// [`source`](StdError::source) is the operating system's error. The journal is read-only from
+    /// then on.
     NotDurable,
-    /// Nothing was written: an earlier write failed, or another opener took the journal over, which
-    /// is [`source`](StdError::source); or the journal was opened read-only, and there is no
-    /// source.
+    /// Nothing was written: an earlier write failed, or another opener took the journal over. Then
+    /// [`source`](StdError::source) is that error. Or the journal was opened read-only, and there
+    /// is no source.
     ReadOnly,
-    /// The journal or its lock file was removed or replaced while the journal was open, or its
-    /// folder was. Nothing was written, and what it has can still be read:
+    /// The journal, its lock file or its folder was removed or replaced while the journal was open.
+    /// Nothing was written. The content can still be read:
     /// [`Journal::recreate`](crate::Journal::recreate) writes it anew.
     Removed,
-    /// The step is impossible in the present state: [`Error::refusal`] says why. Nothing was
-    /// written.
+    /// The step is impossible in the current state: [`Error::refusal`] returns the reason. Nothing
+    /// was written.
     Refused,
-    /// An argument is out of its range. Nothing was written.
+    /// An argument is out of range. Nothing was written.
     Invalid,
-    /// The operating system refused a file, a lock or a read. Its error is
-    /// [`source`](StdError::source), a [`std::io::Error`].
+    /// The operating system refused a file, a lock or a read. [`source`](StdError::source) is its
+    /// [`std::io::Error`].
     Os,
 }
 
-/// The reason why a step is impossible.
+/// The reason why a step is impossible in the journal's current state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -70,17 +71,17 @@ pub enum Refusal {
     NonceSpent,
     /// The nonce has expired.
     NonceExpired,
-    /// The ledger's key has an open intent: its outcome is to be committed first.
+    /// The ledger's key has an open intent: commit its outcome first.
     OpenIntent,
 }
 
 impl Error {
-    /// Returns the kind of the error.
+    /// Returns the kind, for callers that react to some errors.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Returns why the step is impossible, if the kind is [`ErrorKind::Refused`].
+    /// Returns the reason why the step is impossible, if the kind is [`ErrorKind::Refused`].
     pub fn refusal(&self) -> Option<Refusal> {
         self.refusal
     }
@@ -102,18 +103,17 @@ impl Error {
         self.kind == ErrorKind::Removed
     }
 
-    /// True if the file is damaged.
+    /// True if the file or a record is damaged.
     pub fn is_damaged(&self) -> bool {
         self.kind == ErrorKind::Damaged
     }
 
-    /// True if the journal does not write, or not any more: [`remedy`](Self::remedy) says what to
-    /// do.
+    /// True if the journal does not write, or no longer: [`remedy`](Self::remedy) says what to do.
     pub fn is_read_only(&self) -> bool {
         matches!(self.kind, ErrorKind::NotDurable | ErrorKind::ReadOnly)
     }
 
-    /// Returns what to do about it, in a sentence for the person who runs the program.
+    /// Returns the remedy, as a sentence for the program's operator; `None` if there is none.
     pub fn remedy(&self) -> Option<&'static str> {
         match self.kind {
             ErrorKind::Held => Some("stop the other one, or use another journal"),
@@ -151,8 +151,8 @@ impl Error {
         Error::new(ErrorKind::Damaged, what)
     }
 
-    /// The error of a record that is as it was written and cannot be decoded. It concerns the calls
-    /// about that record alone.
+    /// Creates the error of an undamaged record that cannot be decoded. It affects only the calls
+    /// about that record.
     pub(crate) fn unreadable(what: impl Into<String>) -> Self {
         Error { is_of_record: true, ..Error::damaged(what) }
     }
@@ -192,12 +192,12 @@ impl Error {
         matches!(self.kind, ErrorKind::Held | ErrorKind::Removed)
     }
 
-    /// The error of the write that failed.
+    /// Creates the error of the write that failed.
     pub(crate) fn not_durable(cause: &Error) -> Self {
         Error { kind: ErrorKind::NotDurable, ..cause.clone() }
     }
 
-    /// The error of every write after the one that failed, or to a journal that is open read-only.
+    /// Creates the error of every write after a failed one, or to a read-only journal.
     pub(crate) fn read_only(cause: &Error) -> Self {
         if cause.kind == ErrorKind::ReadOnly {
             return cause.clone();
@@ -264,7 +264,7 @@ impl StdError for Error {
     }
 }
 
-/// Converts redb's error. `during` says what was being done.
+/// Converts redb's error. `during` describes the step that failed.
 pub(crate) fn from_redb(error: impl Into<redb::Error>, during: &str) -> Error {
     match error.into() {
         redb::Error::Io(cause) => from_io(during, cause),

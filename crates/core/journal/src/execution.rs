@@ -1,4 +1,4 @@
-//! The execution of an operation: the steps and the outcome that its one executor records.
+//! The execution of an operation: its one executor records the steps and the outcome.
 
 use std::time::SystemTime;
 
@@ -8,10 +8,10 @@ use crate::operation::{Operation, OperationState, Outcome, StoredOperation};
 use crate::record::{MAX_KEY, MAX_VALUE, check_len};
 use crate::{Error, Journal};
 
-/// The right to execute an operation. No other caller gets it meanwhile.
+/// The right to execute an operation, exclusive to one caller.
 ///
-/// Dropped without an outcome, it leaves the operation in flight and its key in doubt, until a
-/// caller [resumes](Journal::resume) it. So does an outcome whose write fails.
+/// If it is dropped without an outcome, or the outcome's write fails, the operation stays in flight
+/// and its key in doubt, until a caller [resumes](Journal::resume) it.
 #[derive(Debug)]
 #[must_use = "dropped, it leaves the operation in doubt"]
 pub struct Execution {
@@ -20,23 +20,23 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// The caller has added the name to those that are held.
+    /// Creates the right; the caller has added the name to the held ones.
     pub(crate) fn new(journal: &Journal, stored: StoredOperation) -> Execution {
         Execution { journal: journal.clone(), stored }
     }
 
-    /// Returns the record of the operation.
+    /// Returns the operation's current record.
     pub fn operation(&self) -> &Operation {
         &self.stored.operation
     }
 
-    /// Records that its next step begins, before that is requested: the operation is started, and
-    /// has no task.
+    /// Records that the next step begins, before the step is requested. The operation's state
+    /// becomes started, without a task.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) if `step` is longer than 16 MiB; otherwise as every
-    /// write.
+    /// [`Invalid`](crate::ErrorKind::Invalid) if `step` is longer than 16 MiB; otherwise the errors
+    /// of any write.
     pub fn step(&mut self, step: &[u8]) -> Result<(), Error> {
         check_len("a step", step, MAX_VALUE)?;
         self.update(|operation| {
@@ -46,12 +46,12 @@ impl Execution {
         })
     }
 
-    /// Records that another system works on it as `task`. Of several task ids the latest counts.
+    /// Records that another system executes it as `task`. A later task id replaces an earlier one.
     ///
     /// # Errors
     ///
     /// [`Invalid`](crate::ErrorKind::Invalid) if the task id is empty or longer than 65536 bytes;
-    /// otherwise as every write.
+    /// otherwise the errors of any write.
     pub fn running(&mut self, task: &str) -> Result<(), Error> {
         check_len("a task id", task.as_bytes(), MAX_KEY)?;
         if task.is_empty() {
@@ -63,43 +63,43 @@ impl Execution {
         })
     }
 
-    /// Records why its outcome cannot be found out at the moment. It stays in flight.
+    /// Records the reason why its outcome cannot be found out at the moment. It stays in flight.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) if the reason is longer than 16 MiB; otherwise as
-    /// every write.
+    /// [`Invalid`](crate::ErrorKind::Invalid) if the reason is longer than 16 MiB; otherwise the
+    /// errors of any write.
     pub fn in_doubt(mut self, why: &str) -> Result<(), Error> {
         check_len("a reason", why.as_bytes(), MAX_VALUE)?;
         self.update(|operation| operation.state = OperationState::InDoubt(why.to_owned()))
     }
 
     /// Records that it took effect at the time `now`, and the answer for later callers with its
-    /// key. The backoff of its object is cleared.
+    /// key. Clears its object's backoff.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) if the answer is longer than 16 MiB; otherwise as
-    /// every write.
+    /// [`Invalid`](crate::ErrorKind::Invalid) if the answer is longer than 16 MiB; otherwise the
+    /// errors of any write.
     pub fn succeeded(self, answer: &[u8], now: SystemTime) -> Result<(), Error> {
         self.end(Outcome::Succeeded(answer.to_vec()), None, now, false)
     }
 
-    /// Records that it failed at the time `now`: later callers with its key get this reason. With
-    /// `retry` that becomes the backoff of its object.
+    /// Records that it failed at the time `now`: later callers with its key get this reason.
+    /// `retry` becomes its object's backoff.
     ///
     /// # Errors
     ///
-    /// As [`in_doubt`](Self::in_doubt).
+    /// See [`in_doubt`](Self::in_doubt).
     pub fn failed(self, why: &str, retry: Option<Backoff>, now: SystemTime) -> Result<(), Error> {
         self.end(Outcome::Failed(why.to_owned()), retry, now, false)
     }
 
-    /// Records that it took effect in part and was undone; otherwise as [`failed`](Self::failed).
+    /// Records that it took effect in part and was undone; otherwise like [`failed`](Self::failed).
     ///
     /// # Errors
     ///
-    /// As [`in_doubt`](Self::in_doubt).
+    /// See [`in_doubt`](Self::in_doubt).
     pub fn compensated(
         self,
         why: &str,
@@ -110,11 +110,11 @@ impl Execution {
     }
 
     /// Records that it failed, and frees its key: the caller is certain that there was no effect.
-    /// Otherwise as [`failed`](Self::failed).
+    /// Otherwise like [`failed`](Self::failed).
     ///
     /// # Errors
     ///
-    /// As [`in_doubt`](Self::in_doubt).
+    /// See [`in_doubt`](Self::in_doubt).
     pub fn not_executed(
         self,
         why: &str,
@@ -124,7 +124,7 @@ impl Execution {
         self.end(Outcome::Failed(why.to_owned()), retry, now, true)
     }
 
-    /// Only this execution writes the record, so what it holds is what is recorded.
+    /// Changes the record. Only this execution writes it, so its copy equals the stored one.
     fn update(&mut self, change: impl FnOnce(&mut Operation)) -> Result<(), Error> {
         let mut stored = self.stored.clone();
         change(&mut stored.operation);
@@ -135,7 +135,7 @@ impl Execution {
         Ok(())
     }
 
-    /// Ends the operation, its key and the backoff of its object in one commit.
+    /// Ends the operation, its key and its object's backoff in one commit.
     fn end(
         self,
         outcome: Outcome,

@@ -1,5 +1,5 @@
-//! The files of a journal: they are opened, created, renamed and removed in a folder that is held,
-//! and in which no other user can change anything.
+//! A journal's files: opened, created, renamed and removed in an open folder in which no other user
+//! can change anything.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,7 +12,7 @@ use trueup_path::{Place, Readers, TrustedUsers};
 
 use crate::{Error, Storage};
 
-/// The folder of a journal, and the journal's name in it.
+/// A journal's folder, and the journal's name in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
     users: TrustedUsers,
@@ -24,13 +24,13 @@ impl Files {
     ///
     /// # Errors
     ///
-    /// [`Os`](crate::ErrorKind::Os), also if another user can change what is in the folder, or lead
-    /// to another one.
+    /// [`Os`](crate::ErrorKind::Os), also if another user can change the folder's content, or
+    /// redirect the path.
     pub(crate) fn at(path: &Path) -> Result<Files, Error> {
         Files::walk(path).map_err(|error| cannot_open(path, error))
     }
 
-    /// As [`at`](Files::at). Returns `None` if the folder does not exist: then no journal does.
+    /// Walks like [`at`](Files::at). `None` if the folder does not exist, and so no journal.
     pub(crate) fn existing_at(path: &Path) -> Result<Option<Files>, Error> {
         match Files::walk(path) {
             Err(error) if error.is_not_found() => Ok(None),
@@ -49,23 +49,23 @@ impl Files {
         &self.journal
     }
 
-    /// Returns the path of the journal, for messages.
+    /// Returns the journal's path, for messages.
     pub(crate) fn path(&self) -> &Path {
         self.journal.path()
     }
 
-    /// Returns the place of a file that goes with the journal: [`sibling`].
+    /// Returns the place of a file that belongs to the journal: [`sibling`].
     pub(crate) fn sibling(&self, extension: &str) -> Place {
         let name = with_extension(self.journal.name().to_owned(), extension);
         self.journal.folder().place(name)
     }
 
-    /// Opens the journal for reading. Returns `None` if there is none.
+    /// Opens the journal for reading. `None` if there is none.
     pub(crate) fn open(&self) -> Result<Option<File>, Error> {
         self.checked(self.journal.open())
     }
 
-    /// Opens the journal for reading and writing. Returns `None` if there is none.
+    /// Opens the journal for reading and writing. `None` if there is none.
     pub(crate) fn open_to_write(&self) -> Result<Option<File>, Error> {
         self.checked(self.journal.open_to_write())
     }
@@ -83,14 +83,15 @@ impl Files {
         checked.map_err(|error| cannot_open(self.path(), error))
     }
 
-    /// Refuses the open journal if it has another name, under which it would be written as well.
+    /// Refuses the open journal if it has another name, under which it could be written too.
     pub(crate) fn check_sole(&self, file: &File) -> Result<(), Error> {
         self.users
             .check_sole(&self.journal, file, Readers::Everybody)
             .map_err(|error| cannot_open(self.path(), error))
     }
 
-    /// Refuses an open lock if another user can hold it for ever: who can read a file can lock it.
+    /// Refuses an open lock file if another user could lock it for ever: reading a file suffices to
+    /// lock it.
     pub(crate) fn check_lock(&self, place: &Place, lock: &File) -> Result<(), trueup_path::Error> {
         self.users.check_sole(place, lock, Readers::Us)
     }
@@ -100,12 +101,12 @@ fn cannot_open(path: &Path, error: trueup_path::Error) -> Error {
     Error::os(format!("cannot open {}", path.display()), error)
 }
 
-/// Returns the path of the lock file of the journal at `path`.
+/// Returns the path of the lock file of the journal at `path`: `path.lock`.
 pub fn lock_file(path: impl AsRef<Path>) -> PathBuf {
     sibling(path.as_ref(), LOCK)
 }
 
-/// Returns `path` with `.extension` added: the name of a file that goes with the journal.
+/// Returns `path` with `.extension` added: the name of a file that belongs to the journal.
 pub(crate) fn sibling(path: &Path, extension: &str) -> PathBuf {
     with_extension(path.as_os_str().to_owned(), extension).into()
 }
@@ -138,7 +139,7 @@ impl NewFile {
         }
     }
 
-    /// Creates `path.new`. One that an earlier attempt left is removed first: it may have another
+    /// Creates `path.new`. Removes one that an earlier attempt left, because that may have another
     /// name.
     pub(crate) fn create(&self) -> Result<(), Error> {
         let created = self.new.open().and_then(|left| {
@@ -151,7 +152,7 @@ impl NewFile {
         Ok(())
     }
 
-    /// Renames the file to `path`, and makes that durable.
+    /// Renames the file to `path`, and makes the name durable.
     pub(crate) fn publish(&self) -> Result<(), Error> {
         self.new
             .rename_over(&self.place)
@@ -161,7 +162,7 @@ impl NewFile {
         Ok(())
     }
 
-    /// Returns the file once it has its name.
+    /// Returns the file once it has its name; `None` before.
     pub(crate) fn published(&self) -> Option<&File> {
         let file = self.file.get();
         file.filter(|_| self.is_published.load(Ordering::Relaxed))
@@ -198,10 +199,10 @@ impl Storage for NewFile {
     }
 }
 
-/// The open files of a journal, and the path at which they were opened.
+/// A journal's open files, and the path at which they were opened.
 #[derive(Debug)]
 pub(crate) struct OpenFiles {
-    /// Absolute.
+    /// The absolute path.
     path: PathBuf,
     lock: Arc<File>,
     journal: OpenJournal,
@@ -210,7 +211,7 @@ pub(crate) struct OpenFiles {
 #[derive(Debug)]
 pub(crate) enum OpenJournal {
     Existing(Arc<File>),
-    /// It is created by the first change.
+    /// The first change creates the journal.
     New(NewFile),
 }
 
@@ -225,13 +226,13 @@ impl OpenFiles {
         Ok(OpenFiles { path, lock, journal })
     }
 
-    /// Returns the path of the journal.
+    /// Returns the journal's path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Checks that the names are still those of the open files. What cannot be looked at, as after a
-    /// change of the user, is taken for unchanged.
+    /// Checks that the names still belong to the open files. If they cannot be examined, as after a
+    /// change of the user, they count as unchanged.
     ///
     /// # Errors
     ///

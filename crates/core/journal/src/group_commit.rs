@@ -1,7 +1,7 @@
 //! Group commit: one commit, and one sync, for all writes that wait at the same moment.
 //!
-//! The first thread that waits becomes the leader and commits for all that wait, while later
-//! threads gather for the next commit. There is no thread of its own and no delay: a single write
+//! The first waiting thread becomes the leader and commits for all waiting ones, while later
+//! threads gather for the next commit. This needs no extra thread and no delay: a single write
 //! commits at once.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
@@ -15,7 +15,7 @@ use crate::record::{Change, RECORDS, Transaction};
 use crate::storage::ReadOnly;
 use crate::{Error, Stats};
 
-/// One caller's write. Its refusal is that caller's alone, any other error fails the whole commit.
+/// One caller's write. A refusal concerns only its caller; any other error fails the whole commit.
 type Write = Box<dyn FnOnce(&mut Transaction<'_>) -> Result<(), Error> + Send>;
 
 #[derive(Debug)]
@@ -23,14 +23,15 @@ pub(crate) struct GroupCommit {
     file: Arc<JournalFile>,
     access: RwLock<Access>,
     queue: Mutex<Queue>,
-    /// Where groups of even and of odd numbers wait: at any moment there are two, one that a leader
-    /// commits and one that gathers. So the end of one does not wake all of the other.
+    /// The waits of groups with even and odd numbers. At any moment there are two groups: a leader
+    /// commits one, and the other gathers. So the end of one group does not wake the other's
+    /// threads.
     group_done: [Condvar; 2],
-    /// Where those wait that need a moment without a leader.
+    /// The waits for a moment without a leader.
     no_leader: Condvar,
 }
 
-/// The writes that wait. They are numbered by groups; each group is one commit.
+/// The waiting writes, numbered by groups; each group is one commit.
 #[derive(Default)]
 struct Queue {
     waiting: Vec<Write>,
@@ -53,7 +54,7 @@ impl std::fmt::Debug for Queue {
 }
 
 impl GroupCommit {
-    /// Starts with `database` open for reading; `new` if its file does not exist yet.
+    /// Starts with `database` open for reading. `new` if its file does not exist yet.
     pub(crate) fn new(file: Arc<JournalFile>, database: Database, new: Option<NewFile>) -> Self {
         GroupCommit {
             file,
@@ -126,7 +127,7 @@ impl GroupCommit {
         work(access.database().ok_or_else(|| self.read_only_error())?)
     }
 
-    /// Runs `work` between two commits, with the database to itself.
+    /// Runs `work` between two commits, with exclusive access to the database.
     pub(crate) fn exclusively<T>(
         &self,
         work: impl FnOnce(&mut Database) -> Result<T, Error>,
@@ -186,7 +187,7 @@ impl GroupCommit {
         }
     }
 
-    /// Commits the writes of all threads that wait.
+    /// Commits the writes of all waiting threads.
     fn lead<'a>(&'a self, mut queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
         let group = std::mem::take(&mut queue.waiting);
         queue.open_group += 1;
@@ -198,7 +199,7 @@ impl GroupCommit {
         self.queue()
     }
 
-    /// Returns the number of changes, or `None` if there was nothing to write.
+    /// Commits a group. Returns the number of changes; `None` if there was nothing to write.
     fn commit(&self, group: Vec<Write>) -> Result<Option<u64>, Error> {
         self.file.check_in_place()?;
         let access = self.access.read().unwrap_or_else(PoisonError::into_inner);
@@ -224,8 +225,8 @@ impl GroupCommit {
             return Ok(None);
         };
         if is_first {
-            // The changes were made in memory, to learn whether there are any. Only the leader
-            // opens the database for writing, so it is still closed here.
+            // The changes were made in memory, to find out if there are any. Only the leader opens
+            // the database for writing, so it is still closed here.
             drop(access);
             let mut access = self.access.write().unwrap_or_else(PoisonError::into_inner);
             access.ensure_writable(&self.file, &summary.recorded)?;
@@ -259,7 +260,7 @@ fn wait<'a>(condvar: &Condvar, queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Q
     condvar.wait(queue).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The right to commit, until dropped. Dropped without a result, it reports a panic.
+/// The right to commit, until dropped. If it is dropped without a result, it reports a panic.
 struct Leader<'a>(&'a GroupCommit, Option<Result<Option<u64>, Error>>);
 
 impl Drop for Leader<'_> {
@@ -279,7 +280,7 @@ impl Drop for Leader<'_> {
             Err(_) => {
                 let failed = queue.done_before;
                 queue.failed_group.get_or_insert(failed);
-                // The writes that gathered meanwhile fail too: nothing is committed any more.
+                // The writes that gathered meanwhile fail too: no later commit follows.
                 queue.waiting.clear();
                 queue.open_group += 1;
                 commits.condvar(queue.open_group).notify_all();
@@ -287,7 +288,7 @@ impl Drop for Leader<'_> {
         }
         queue.has_leader = false;
         queue.done_before = queue.open_group;
-        // Of the group that gathers one becomes the leader.
+        // One thread of the gathering group becomes the leader.
         commits.condvar(queue.open_group).notify_one();
         commits.condvar(queue.open_group.wrapping_add(1)).notify_all();
         commits.no_leader.notify_all();
@@ -296,11 +297,12 @@ impl Drop for Leader<'_> {
 
 #[derive(Debug)]
 pub(crate) enum Access {
-    /// For reading: before the first change, and after a failed write. Writes to it stay in memory.
+    /// Open for reading: before the first change, and after a failed write. Writes to it stay in
+    /// memory.
     ReadOnly(Database, Option<NewFile>),
-    /// For writing.
+    /// Open for writing.
     Writable(Database),
-    /// Not at all: after a failed write the storage could not be read, or another opener writes.
+    /// Closed: after a failed write the storage could not be read, or another opener writes.
     Unreadable,
 }
 
@@ -312,8 +314,8 @@ impl Access {
         }
     }
 
-    /// Opens the database for writing unless it is open, and makes the first changes. Refuses one
-    /// that another opener has taken over.
+    /// Opens the database for writing unless it is open, and makes the first changes. Refuses a
+    /// database that another opener has taken over.
     pub(crate) fn ensure_writable(
         &mut self,
         file: &Arc<JournalFile>,
@@ -330,7 +332,7 @@ impl Access {
         }
     }
 
-    /// Closes the database, which must not write any more, and opens what the storage has now for
+    /// Closes the database, which must write no more. Opens the storage's current content for
     /// reading, unless another opener has taken over.
     pub(crate) fn close(&mut self, file: &Arc<JournalFile>, is_taken_over: bool) {
         if is_taken_over {
@@ -339,14 +341,13 @@ impl Access {
         }
         match open_database(&(Arc::new(ReadOnly(Arc::clone(file))) as _)) {
             Ok(database) => *self = Access::ReadOnly(database, None),
-            // The state before the first change still holds: that change is not known to be
-            // durable.
+            // The state before the first change is still valid: that change may not be durable.
             Err(_) if matches!(*self, Access::ReadOnly(..)) => {}
             Err(_) => *self = Access::Unreadable,
         }
     }
 
-    /// Lets the file fail if it is another opener's: redb reads and writes when it closes it.
+    /// Makes the file fail if another opener has it: redb reads and writes when it closes the file.
     pub(crate) fn check_before_close(&self, file: &JournalFile) {
         let checked = match self {
             Access::Writable(_) => file.check_opener(),

@@ -1,6 +1,6 @@
 //! The header of a journal's file: its version, the marks of durable commits, the number of the
-//! opener that writes, and the journal's id. [`JournalFile`](crate::journal_file::JournalFile) says
-//! what they are for.
+//! writing opener, and the journal's id. [`JournalFile`](crate::journal_file::JournalFile) explains
+//! their use.
 
 use std::fmt;
 
@@ -8,47 +8,48 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::{Error, Storage};
 
-/// The length of the longest journal, in bytes. What is read and held in memory to open a file
-/// grows with its length, also where it has holes.
+/// The length of the longest journal, in bytes. The bytes read and held in memory to open a file
+/// grow with its length, even if it has holes.
 pub(crate) const MAX_LEN: u64 = 16 << 30;
 
-/// Length of the header. redb's bytes follow.
+/// The header's length in bytes. redb's bytes follow.
 pub(crate) const HEADER_LEN: u64 = 4096;
 
-/// The length of redb's own header, which follows this one.
+/// The length of redb's own header, which follows this one, in bytes.
 pub(crate) const REDB_HEADER_LEN: u64 = 320;
-/// Where redb's header has its flags.
+/// The offset of the flags in redb's header.
 pub(crate) const REDB_FLAGS: u64 = 9;
 /// The flag of a file that is in use, or was not closed.
 pub(crate) const REDB_RECOVER: u8 = 2;
 /// The first of redb's bytes. They identify a journal whose header is damaged.
 const REDB_MAGIC: &[u8; 9] = b"redb\x1A\x0A\xA9\x0D\x0A";
-/// Marks are written in turn to two blocks, so that a torn write leaves one of them whole.
+/// The offsets of the two mark blocks. Marks are written to them in turn, so that a torn write
+/// leaves one of them whole.
 pub(crate) const MARK_OFFSETS: [u64; 2] = [512, 1024];
-/// The number of the opener that writes.
+/// The offset of the writing opener's number.
 pub(crate) const OPENER_OFFSET: u64 = 1536;
-/// The journal's id.
+/// The offset of the journal's id.
 pub(crate) const ID_OFFSET: u64 = 2048;
-/// The length of an id with its checksum.
+/// The length of an id with its checksum, in bytes.
 const ID_LEN: usize = 20;
-/// The length of a number with its checksum.
+/// The length of a number with its checksum, in bytes.
 pub(crate) const NUMBER_LEN: usize = 12;
-/// The first bytes of a journal. The version of its format follows, then a checksum.
+/// The first bytes of a journal. The format's version follows, then a checksum.
 const MAGIC: &[u8; 16] = b"trueup-journal\n\0";
 const VERSION: u32 = 3;
 
 /// The content of a journal's header.
 #[derive(Debug)]
 pub(crate) struct Header {
-    /// The number of the last commit known to be durable, 0 if none is.
+    /// The number of the last commit known to be durable; 0 if none is.
     pub(crate) marked: u64,
     /// The block for the next mark.
     pub(crate) next_mark: u64,
-    /// The number of the last opener that wrote, 0 if there was none.
+    /// The number of the last opener that wrote; 0 if there was none.
     pub(crate) opener: u64,
-    /// The journal's id; `None` if an earlier version made it, or if it is damaged.
+    /// The journal's id; `None` if an earlier version made the journal, or if the id is damaged.
     pub(crate) id: Option<JournalId>,
-    /// The error if the header is not as it was written.
+    /// The error if the header differs from what was written.
     pub(crate) damage: Option<Error>,
 }
 
@@ -62,11 +63,11 @@ pub(crate) fn new_header(id: JournalId) -> Vec<u8> {
     header
 }
 
-/// Reads the header, also a damaged one.
+/// Reads the header, even a damaged one.
 ///
 /// # Errors
 ///
-/// [`Format`](crate::ErrorKind::Format) if it is no journal, or longer than any;
+/// [`Format`](crate::ErrorKind::Format) if it is not a journal, or too long for one;
 /// [`Damaged`](crate::ErrorKind::Damaged) if the file is shorter than the header.
 pub(crate) fn read_header(storage: &dyn Storage) -> Result<Header, Error> {
     let len = storage.len().map_err(unread)?;
@@ -108,18 +109,18 @@ pub(crate) fn read_header(storage: &dyn Storage) -> Result<Header, Error> {
     Ok(header)
 }
 
-/// Returns the error of a header that cannot be read.
+/// Returns the error for a header that cannot be read.
 pub(crate) fn unread(cause: std::io::Error) -> Error {
     Error::os("cannot read the header", cause)
 }
 
-/// Writes the checksum of all bytes but the last four into those four.
+/// Writes the checksum of all bytes but the last four into the last four.
 fn seal(bytes: &mut [u8]) {
     let (content, sum) = bytes.split_at_mut(bytes.len() - 4);
     sum.copy_from_slice(&crc32fast::hash(content).to_le_bytes());
 }
 
-/// Returns a number and its checksum.
+/// Returns a number with its checksum.
 pub(crate) fn sealed_number(number: u64) -> [u8; NUMBER_LEN] {
     let mut bytes = [0; NUMBER_LEN];
     bytes[..8].copy_from_slice(&number.to_le_bytes());
@@ -127,7 +128,7 @@ pub(crate) fn sealed_number(number: u64) -> [u8; NUMBER_LEN] {
     bytes
 }
 
-/// Returns an id and its checksum.
+/// Returns an id with its checksum.
 pub(crate) fn sealed_id(id: JournalId) -> [u8; ID_LEN] {
     let mut bytes = [0; ID_LEN];
     bytes[..16].copy_from_slice(id.as_bytes());
@@ -141,7 +142,7 @@ fn id_at(header: &[u8]) -> Option<JournalId> {
     is_sealed(bytes).then_some(JournalId::from_bytes(id))
 }
 
-/// Returns the number in the header, if its checksum matches.
+/// Returns the number in the header; `None` if its checksum does not match.
 fn number_at(header: &[u8], offset: u64) -> Option<u64> {
     let bytes = header.get(offset as usize..)?.first_chunk()?;
     parse_number(bytes)
@@ -157,12 +158,12 @@ fn is_sealed(bytes: &[u8]) -> bool {
     sum == crc32fast::hash(content).to_le_bytes()
 }
 
-/// The random id of a journal: no other journal has it. A journal that was deleted and made again,
-/// or repaired, has another one; one that was [recreated](crate::Journal::recreate) with all records
-/// has the same.
+/// A journal's random id, which no other journal has. A journal that was deleted and made again, or
+/// repaired, has a new id; a journal [recreated](crate::Journal::recreate) with all records keeps
+/// its id.
 ///
-/// What was signed for a journal names its id, so that it is not valid where the record of its use
-/// is missing.
+/// Anything signed for a journal names its id. So it is not valid for a journal without the record
+/// of its use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JournalId([u8; 16]);
 
@@ -172,7 +173,7 @@ impl JournalId {
         JournalId(bytes)
     }
 
-    /// Returns its bytes.
+    /// Returns the id's bytes.
     pub fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
@@ -188,7 +189,7 @@ impl JournalId {
     }
 }
 
-/// Formats it as 32 hexadecimal digits.
+/// Formats the id as 32 hexadecimal digits.
 impl fmt::Display for JournalId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))

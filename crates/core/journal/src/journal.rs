@@ -1,4 +1,4 @@
-//! The journal: opened, counted, compacted, exported.
+//! The journal: open, count, compact, export.
 
 use std::collections::HashSet;
 use std::io;
@@ -20,12 +20,12 @@ use crate::{Error, JournalId, JournalLedger, LedgerScope, Storage, json_lines};
 
 /// A durable, crash-safe store.
 ///
-/// Clones are the same journal, which is closed with the last of them. Every call that changes
-/// something returns once the change is durable; calls from several threads share a sync.
+/// Clones share the journal, which is closed when the last of them is dropped. Every call that
+/// changes something returns once the change is durable; calls from several threads share a sync.
 #[derive(Clone, Debug)]
 pub struct Journal(pub(crate) Arc<Open>);
 
-/// What is open, until the last clone of the journal is dropped.
+/// The open files, until the journal's last clone is dropped.
 #[derive(Debug)]
 pub(crate) struct Open {
     // Dropped in this order: the file is closed before the lock is released.
@@ -34,11 +34,11 @@ pub(crate) struct Open {
     _lock: Option<Lock>,
 }
 
-/// The operations in flight whose execution a caller in this process has.
+/// The operations in flight that a caller in this process executes.
 ///
-/// A name is added before the record of its start is durable and removed after its outcome is. So a
-/// thread that holds this lock while it opens a read table knows of each operation in flight in
-/// that table whether it is in progress.
+/// A name is added before the record of its start is durable, and removed after its outcome is. So
+/// a thread that holds this lock while it opens a read table knows which of the table's operations
+/// in flight are in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Held(Mutex<HashSet<String>>);
 
@@ -51,57 +51,58 @@ impl Held {
 impl Journal {
     /// Opens the journal at `path`. A journal that does not exist is empty.
     ///
-    /// The whole file is read and checked, and nothing is written to it: the first change opens it
+    /// Opening reads and checks the whole file, and writes nothing to it. The first change opens it
     /// for writing, and creates it if it does not exist. The lock file `path.lock` names the
-    /// holder; it stays, unless this call created it and fails. A new journal is written to
-    /// `path.new` and renamed, so that an existing file is either whole or damaged, also when it
-    /// is empty.
+    /// holder; it stays, unless this call created it and then fails. A new journal is written to
+    /// `path.new` and renamed, so an existing file, even an empty one, is either whole or damaged.
     ///
     /// # Errors
     ///
     /// [`Held`](crate::ErrorKind::Held) if the journal is open, in this process or another;
     /// [`Damaged`](crate::ErrorKind::Damaged), [`Format`](crate::ErrorKind::Format) or
-    /// [`Os`](crate::ErrorKind::Os) if it cannot be read, or not be opened for writing, also because
-    /// another user could change it, its lock, or its folder.
+    /// [`Os`](crate::ErrorKind::Os) if it cannot be read or opened for writing, or if another user
+    /// could change it, its lock, or its folder.
     pub fn open(path: impl AsRef<Path>) -> Result<Journal, Error> {
         Self::open_within(path, Duration::ZERO)
     }
 
-    /// Opens the journal at `path` as [`open`](Self::open) does, and waits for another holder, at
-    /// most so long: for short runs that share a journal. They get it in the order in which they
-    /// ask. Drop it as soon as the run is done with it.
+    /// Opens the journal at `path` like [`open`](Self::open), and waits up to `wait` for another
+    /// holder: for short runs that share a journal. They get it in the order of their calls. Drop
+    /// it as soon as the run no longer needs it.
     ///
-    /// Callers in one process share a thread that waits, for each lock file. It may stay when the
-    /// time is over, until the other holder closes the journal.
+    /// Callers in one process share one waiting thread for each lock file. It may outlast the time
+    /// limit, until the other holder closes the journal.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open); [`Held`](crate::ErrorKind::Held) once the time is over.
+    /// See [`open`](Self::open); [`Held`](crate::ErrorKind::Held) once the time is over.
     pub fn open_within(path: impl AsRef<Path>, wait: Duration) -> Result<Journal, Error> {
         let files = Files::at(path.as_ref())?;
         let lock = Lock::acquire(&files, wait)?;
         Journal::open_locked(&files, lock)
     }
 
-    /// Checks that the journal at its path is the open one: a journal that was removed, or whose
-    /// lock was, keeps nothing, and does not keep another opener out. Each change checks it first.
+    /// Checks that the journal at its path is the open one. If the journal or its lock was removed,
+    /// it keeps no records, and does not keep other openers out. Each change makes this check
+    /// first.
     ///
     /// # Errors
     ///
-    /// [`Removed`](crate::ErrorKind::Removed) if it is not.
+    /// [`Removed`](crate::ErrorKind::Removed) if it is not the open one.
     pub fn check_in_place(&self) -> Result<(), Error> {
         self.file().check_in_place()
     }
 
-    /// Makes a journal that was removed anew, at the same path and with all records, and opens it.
-    /// Its folder must exist. It waits for another holder, at most so long. This one stays as it
-    /// is, and does not write any more.
+    /// Recreates a removed journal at the same path with all records, and opens it. Its folder must
+    /// exist. Waits up to `wait` for another holder. This journal stays as it is, and no longer
+    /// writes.
     ///
     /// # Errors
     ///
-    /// [`Held`](crate::ErrorKind::Held) if another journal is at the path by now, also if no process
-    /// has it open: what its records say of the present is not known here. Otherwise as
-    /// [`open`](Self::open), and [`Invalid`](crate::ErrorKind::Invalid) for one on other storage.
+    /// [`Held`](crate::ErrorKind::Held) if there is another journal at the path by now, even if no
+    /// process has it open, because its records may be newer. Otherwise the errors of
+    /// [`open`](Self::open), and [`Invalid`](crate::ErrorKind::Invalid) for a journal on other
+    /// storage.
     pub fn recreate(&self, wait: Duration) -> Result<Journal, Error> {
         let open = self.file().files().ok_or_else(|| Error::invalid("the journal has no path"))?;
         let files = Files::at(open.path())?;
@@ -119,17 +120,17 @@ impl Journal {
         Journal::open_locked(&files, lock)
     }
 
-    /// Reads the journal at `path` as it is at this moment, also while a process has it open. A
+    /// Reads the journal at `path` as it is at this moment, even while a process has it open. A
     /// journal that does not exist is empty.
     ///
-    /// It takes no lock and writes nothing: a change is refused. The pages in use are held in memory, at
-    /// most 1 GiB.
+    /// It takes no lock and writes nothing: changes are refused. The pages in use are held in
+    /// memory, at most 1 GiB.
     ///
     /// # Errors
     ///
     /// [`Damaged`](crate::ErrorKind::Damaged), [`Format`](crate::ErrorKind::Format) or
     /// [`Os`](crate::ErrorKind::Os) if it cannot be read. A file that looks damaged is read again a
-    /// few times before that is reported, because a process may be writing to it.
+    /// few times before the error, because a process may be writing to it.
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Journal, Error> {
         let files = Files::existing_at(path.as_ref())?;
         let snapshot = files.map(|files| read_snapshot(&files)).transpose()?;
@@ -147,34 +148,34 @@ impl Journal {
         Ok(Journal::with(GroupCommit::read_only(file, database), None))
     }
 
-    /// Opens the journal on `storage`. The caller makes sure that nothing else writes to it.
+    /// Opens the journal on `storage`. The caller must ensure that nothing else writes to it.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open), except for the lock.
+    /// See [`open`](Self::open), except for the lock.
     pub fn open_on(storage: impl Storage) -> Result<Journal, Error> {
         Journal::open_storage(Arc::new(storage), None)
     }
 
-    /// Creates a journal on `storage`, which is empty, and closes it. A crash before this returns
-    /// leaves the storage unusable.
+    /// Creates a journal on an empty `storage`, and closes it. A crash before this returns leaves
+    /// the storage unusable.
     ///
     /// # Errors
     ///
-    /// [`Format`](crate::ErrorKind::Format) if `storage` is not empty,
-    /// [`Os`](crate::ErrorKind::Os) if it cannot be written.
+    /// [`Format`](crate::ErrorKind::Format) if `storage` is not empty, [`Os`](crate::ErrorKind::Os)
+    /// if it cannot be written.
     pub fn create_on(storage: impl Storage) -> Result<(), Error> {
         create_database(Arc::new(storage), None, |_| Ok(()))
     }
 
-    /// Returns the journal's id. One that does not exist yet has the id with which the first change
-    /// makes it.
+    /// Returns the journal's id. If the journal does not exist yet, the first change creates it
+    /// with this id.
     ///
     /// # Errors
     ///
-    /// [`ReadOnly`](crate::ErrorKind::ReadOnly) if it has none and is not written to: it does not
-    /// exist, or an earlier version made it. [`Os`](crate::ErrorKind::Os) if the system has no
-    /// random bytes for it.
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly) if it has no id and will get none, because it is
+    /// read-only: it does not exist, or an earlier version made it. [`Os`](crate::ErrorKind::Os)
+    /// if the system has no random bytes for it.
     pub fn id(&self) -> Result<JournalId, Error> {
         self.file().id()
     }
@@ -182,8 +183,8 @@ impl Journal {
     /// Opens the ledger of `source` in `scope`: a [`JournalLedger`], which is a
     /// [`trueup_reconcile::Ledger`].
     ///
-    /// For a network namespace, `trueup_rtnl::ledger_scope` makes the scope. The caller chooses
-    /// the name: agents that share a namespace and a journal have a name each.
+    /// For a network namespace, `trueup_rtnl::ledger_scope` returns the scope. The caller chooses
+    /// the source's name: agents that share a namespace and a journal need different names.
     ///
     /// # Errors
     ///
@@ -198,20 +199,20 @@ impl Journal {
         self.0.commits.stats()
     }
 
-    /// Returns the reason why the journal does not write, if a write failed or it was opened
-    /// read-only. Opened again, it may write again.
+    /// Returns the reason why the journal does not write; `None` if it does. After a failed write,
+    /// or a read-only opening, a new opening may write again.
     pub fn failure(&self) -> Option<Error> {
         self.file().failed().cloned()
     }
 
-    /// Gives free pages back to the file system, for a file that has become much longer than its
-    /// content, and returns its length before and after, in bytes. The space of forgotten records
-    /// is reused without it. Writes wait meanwhile. A journal that does not exist is created.
+    /// Returns free pages to the file system, for a file that has become much longer than its
+    /// content. Returns its length before and after, in bytes. The space of forgotten records is
+    /// reused without this. Writes wait meanwhile. A journal that does not exist is created.
     ///
     /// # Errors
     ///
     /// [`NotDurable`](crate::ErrorKind::NotDurable) and [`ReadOnly`](crate::ErrorKind::ReadOnly),
-    /// as every write.
+    /// as for any write.
     pub fn compact(&self) -> Result<(u64, u64), Error> {
         self.0.commits.exclusively(|database| {
             let file = self.file();
@@ -222,16 +223,16 @@ impl Journal {
         })
     }
 
-    /// Writes every record as a line of JSON, in an order that depends on nothing but the records.
+    /// Writes every record as a line of JSON, in an order determined by the records alone.
     ///
     /// Each line is an object whose `record` is `operation`, `key`, `nonce`, `backoff`, `owned` or
     /// `intent`. Bytes that are UTF-8 are strings, others `{"hex": "00ff"}`. Times are milliseconds
-    /// since 1970, UTC. Values are written as they are, also if they are secret.
+    /// since 1970, UTC. Values are written unchanged, even if they are secret.
     ///
     /// # Errors
     ///
     /// [`Os`](crate::ErrorKind::Os) if `out` fails, [`Damaged`](crate::ErrorKind::Damaged) if a
-    /// record cannot be read: all others are written.
+    /// record cannot be read; all others are written.
     pub fn export(&self, out: &mut dyn io::Write) -> Result<(), Error> {
         self.read(|records| json_lines::write(records, out))
     }
@@ -246,7 +247,7 @@ impl Journal {
             Some(file) => {
                 let file = Arc::new(file);
                 let journal = Journal::open_storage(Arc::clone(&file) as _, Some(lock))?;
-                // After its damage is reported: a repair that a crash ended leaves a second name.
+                // After any damage is reported: a repair that a crash ended leaves a second name.
                 files.check_sole(&file)?;
                 (journal, OpenJournal::Existing(file))
             }
@@ -263,7 +264,7 @@ impl Journal {
 
     fn open_storage(storage: Arc<dyn Storage>, lock: Option<Lock>) -> Result<Journal, Error> {
         let file = JournalFile::new(storage);
-        // Before the records: what another opener writes meanwhile shows in the header later.
+        // Before the records: a later write by another opener shows in the header.
         file.open()?;
         let database = open_database(&(Arc::new(ReadOnly(Arc::clone(&file))) as _))?;
         Ok(Journal::with(GroupCommit::new(file, database, None), lock))
@@ -282,8 +283,8 @@ impl Journal {
         self.0.commits.write(work)
     }
 
-    /// Reads the durable records. After a failed write also those of that write, if the storage
-    /// has them.
+    /// Reads the durable records. After a failed write, its records are included if the storage has
+    /// them.
     pub(crate) fn read<T>(
         &self,
         work: impl FnOnce(&ReadTable) -> Result<T, Error>,
@@ -292,18 +293,18 @@ impl Journal {
     }
 }
 
-/// Counts the work of a journal since it was opened.
+/// Counters of a journal's work since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Syncs of the storage.
+    /// The number of syncs of the storage, which are the main cost of a write.
     pub syncs: u64,
-    /// Writes to the storage.
+    /// The number of writes to the storage.
     pub writes: u64,
-    /// Bytes of these writes.
+    /// The number of bytes written.
     pub written: u64,
-    /// Commits that became durable.
+    /// The number of commits that became durable.
     pub commits: u64,
-    /// Records that these commits put or removed.
+    /// The number of records that these commits put or removed.
     pub changes: u64,
 }

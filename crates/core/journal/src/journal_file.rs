@@ -1,25 +1,26 @@
 //! A journal's file: a header, and redb's database behind it. It counts reads and writes, and
-//! refuses every write after one that failed.
+//! refuses every write after a failed one.
 //!
-//! redb commits with a single sync. After a crash it falls back by one commit if the last one is
-//! not whole. That is right for a commit that was not acknowledged yet, and wrong for one that was
-//! acknowledged and damaged since. To tell them apart, the header holds a mark: the number of the
-//! last commit known to be durable. It is written after that commit's sync, without a sync of its
-//! own. A mark that is lost with the power only makes the check less strict.
+//! redb commits with a single sync. If the last commit is not whole after a crash, redb falls back
+//! by one commit. This is right for an unacknowledged commit, and wrong for one that was
+//! acknowledged and then damaged. To distinguish them, the header holds a mark: the number of the
+//! last commit known to be durable. It is written after that commit's sync, without its own sync.
+//! If a mark is lost in a power failure, the check is only less strict.
 //!
-//! The lock beside the file is what keeps two processes apart. It fails if a person deletes it, and
-//! there is none for other storage. So each opener for writing takes the next number in the header,
-//! and each commit first checks that the number is still its own.
+//! The lock beside the file keeps two processes apart. It does not help if a person deletes it, and
+//! other storage has none. So each opener for writing takes the next number in the header, and each
+//! commit first checks that the number is still its own.
 //!
 //! redb shortens its file as soon as half of it is free, and extends it again soon after, which
 //! costs a sync each time. So the file keeps its length until it is compacted, and a sync with
 //! nothing to make durable is left out.
 //!
-//! redb also syncs its own header alone: as it opens a file that was closed, to say that it is in
-//! use, and twice as it closes it, to point to the pages of its last commit, which are durable by
-//! then, and to say that it is closed. These syncs are left to the next commit, which may be that of
-//! another process. Until then the device has any of these headers. Each names commits whose pages
-//! are durable: no page of the last commit is used again before the next one is durable.
+//! redb also syncs changes that affect only its own header. It does so once when it opens a closed
+//! file, to mark it as in use. It does so twice when it closes the file: to point to the pages of
+//! its last commit, which are durable by then, and to mark it as closed. These syncs are left to
+//! the next commit, perhaps by another process. Until then, the device has any of these headers.
+//! Each names commits whose pages are durable, because redb reuses no page of the last commit
+//! before the next one is durable.
 
 use std::fmt;
 use std::io;
@@ -43,21 +44,21 @@ pub(crate) struct JournalFile {
     failed: OnceLock<Error>,
     /// The length that redb works with; the file may be longer. `u64::MAX` until it is first read.
     redb_len: AtomicU64,
-    /// True if redb has written a page since the last sync, or set the length. Marks do not count:
+    /// True if redb has written a page or set the length since the last sync. Marks do not count:
     /// no caller waits for them.
     is_dirty: AtomicBool,
     /// True if redb has written its own header since the last sync.
     is_header_dirty: AtomicBool,
-    /// True while redb's own header alone is not synced.
+    /// True while syncs for only redb's header are left out.
     header_waits: AtomicBool,
     marks: AtomicU64,
-    /// The files that are open at its path, if it has one.
+    /// The open files at its path; unset without a path.
     files: OnceLock<OpenFiles>,
     /// The number of the last commit in the header when it was opened.
     marked: AtomicU64,
-    /// The number of the opener in the header: of an earlier one until this one writes.
+    /// The opener's number in the header: an earlier opener's until this one writes.
     opener: AtomicU64,
-    /// The id in the header. Until the header was read or written, that of the journal to make.
+    /// The id in the header. Until the header was read or written, the id for the new journal.
     id: OnceLock<JournalId>,
     syncs: AtomicU64,
     writes: AtomicU64,
@@ -88,17 +89,17 @@ impl JournalFile {
         })
     }
 
-    /// Returns the length of the file in bytes.
+    /// Returns the file's length in bytes.
     pub(crate) fn len(&self) -> Result<u64, Error> {
         self.storage.len().map_err(|cause| Error::os("cannot tell the length", cause))
     }
 
-    /// Sets the files that are open at its path.
+    /// Sets the open files at its path.
     pub(crate) fn set_files(&self, files: OpenFiles) {
         let _is_set = self.files.set(files);
     }
 
-    /// Returns the files that are open at its path, if it has one.
+    /// Returns the open files at its path; `None` without a path.
     pub(crate) fn files(&self) -> Option<&OpenFiles> {
         self.files.get()
     }
@@ -108,7 +109,7 @@ impl JournalFile {
     /// # Errors
     ///
     /// [`Removed`](crate::ErrorKind::Removed) if they are not, and [`Held`](crate::ErrorKind::Held)
-    /// if another opener has taken over the one that is open.
+    /// if another opener has taken over the open file.
     pub(crate) fn check_in_place(&self) -> Result<(), Error> {
         let checked = self.files().map_or(Ok(()), OpenFiles::check);
         checked.map_err(|removed| match self.check_opener() {
@@ -122,12 +123,12 @@ impl JournalFile {
         let _is_known = self.id.set(id);
     }
 
-    /// Returns the journal's id. One that has none yet gets it here, and in its header before the
+    /// Returns the journal's id. A journal without one gets it here, and in its header before the
     /// first write.
     ///
     /// # Errors
     ///
-    /// If it has none and will not get one, as nothing is written to it.
+    /// The journal has no id and will not get one, because nothing writes to it.
     pub(crate) fn id(&self) -> Result<JournalId, Error> {
         match (self.id.get(), self.failed()) {
             (Some(id), _) => Ok(*id),
@@ -149,7 +150,7 @@ impl JournalFile {
             .map_err(|cause| self.error(redb::StorageError::Io(cause), "cannot write the header"))
     }
 
-    /// Reads the header, and returns the number of the last commit known to be durable, 0 if none
+    /// Reads the header, and returns the number of the last commit known to be durable; 0 if none
     /// is.
     pub(crate) fn open(&self) -> Result<u64, Error> {
         let header = read_header(&*self.storage)?;
@@ -167,7 +168,7 @@ impl JournalFile {
         }
     }
 
-    /// Records that `commit` is durable. A failure makes the next write fail: this commit stays
+    /// Records that `commit` is durable. If this fails, the next write fails, but this commit stays
     /// durable.
     pub(crate) fn mark(&self, commit: u64) {
         let mark = sealed_number(commit);
@@ -175,8 +176,8 @@ impl JournalFile {
         let _ = self.write_at(MARK_OFFSETS[slot as usize], &mark);
     }
 
-    /// Takes the next number of an opener, before the first write to a file that was opened, and
-    /// gives a journal without an id its own.
+    /// Takes the next opener's number, before the first write to an opened file, and gives a
+    /// journal without an id its own.
     ///
     /// # Errors
     ///
@@ -191,7 +192,8 @@ impl JournalFile {
         self.write_header(OPENER_OFFSET, &sealed_number(next))
     }
 
-    /// Checks that no other opener has written since this one read the header, and returns it.
+    /// Checks that no other opener has written since this one read the header, and returns the
+    /// header.
     pub(crate) fn check_unchanged(&self) -> Result<Header, Error> {
         let header = read_header(&*self.storage)?;
         let (marked, opener) = (&self.marked, &self.opener);
@@ -214,8 +216,8 @@ impl JournalFile {
         }
     }
 
-    /// Opens the database in the file for writing. The syncs of redb's header wait if the file was
-    /// closed, or is new. If not, a killed process has perhaps written pages that are not durable.
+    /// Opens the database in the file for writing. If the file was closed, or is new, the syncs of
+    /// redb's header wait. If not, a killed process may have written pages that are not durable.
     pub(crate) fn open_database(self: &Arc<Self>, builder: &Builder) -> Result<Database, Error> {
         let was_closed = self.was_closed().map_err(redb::StorageError::Io);
         let opened = was_closed.map_err(redb::Error::from).and_then(|was_closed| {
@@ -227,7 +229,7 @@ impl JournalFile {
         opened.map_err(|error| self.error(error, "cannot open for writing"))
     }
 
-    /// Returns true if redb has nothing to repair in the file: it was closed, or is new.
+    /// Returns true if redb has nothing to repair: the file was closed, or is new.
     fn was_closed(&self) -> io::Result<bool> {
         let mut flags = [0];
         if self.database_len()? > REDB_FLAGS {
@@ -237,12 +239,12 @@ impl JournalFile {
         Ok(flags[0] & REDB_RECOVER == 0)
     }
 
-    /// Leaves the last syncs of redb's header to the next commit: redb is about to close the file.
+    /// Leaves the last syncs of redb's header to the next commit, before redb closes the file.
     pub(crate) fn before_close(&self) {
         self.header_waits.store(true, Ordering::Relaxed);
     }
 
-    /// Cuts the file to the length that redb works with. The caller makes sure that redb does not
+    /// Cuts the file to the length that redb works with. The caller must ensure that redb does not
     /// work with it meanwhile.
     pub(crate) fn truncate(&self) -> Result<(), Error> {
         let truncated = self.database_len().and_then(|len| {
@@ -255,7 +257,7 @@ impl JournalFile {
         truncated.map_err(|cause| self.error(redb::StorageError::Io(cause), "cannot cut the file"))
     }
 
-    /// Returns the first failure. After it nothing is written.
+    /// Returns the first failure. After it, nothing is written.
     pub(crate) fn failed(&self) -> Option<&Error> {
         self.failed.get()
     }
@@ -265,8 +267,8 @@ impl JournalFile {
         let _ = self.failed.set(error);
     }
 
-    /// Converts redb's error. If the file has failed, redb only passes that failure on, and the
-    /// result is that failure.
+    /// Converts redb's error. If the file has failed, redb only passes that failure on, and so does
+    /// this.
     pub(crate) fn error(&self, error: impl Into<redb::Error>, during: &str) -> Error {
         match self.failed() {
             Some(failed) => failed.clone(),
@@ -274,7 +276,7 @@ impl JournalFile {
         }
     }
 
-    /// Returns the counters of this file; those of commits are 0.
+    /// Returns this file's counters; the counters of commits are 0.
     pub(crate) fn stats(&self) -> Stats {
         Stats {
             syncs: self.syncs.load(Ordering::Relaxed),
@@ -291,7 +293,7 @@ impl JournalFile {
         self.record_failure(self.storage.write(offset, data), "a write failed")
     }
 
-    /// Returns the length that redb works with.
+    /// Returns the length that redb works with, in bytes.
     fn database_len(&self) -> io::Result<u64> {
         let known = self.redb_len.load(Ordering::Relaxed);
         if known != u64::MAX {
@@ -312,7 +314,7 @@ impl JournalFile {
             self.record_failure(Err(cause), "a journal has at most 16 GiB")?;
         }
         if len.saturating_add(HEADER_LEN) > there {
-            // The first commit makes that of a new file durable, before the file has its name.
+            // The first commit makes a new file's length durable, before the file has its name.
             if there > HEADER_LEN {
                 self.is_dirty.store(true, Ordering::Relaxed);
             }
@@ -327,7 +329,7 @@ impl JournalFile {
         self.check_not_failed()?;
         let waits = self.header_waits.load(Ordering::Relaxed);
         let is_header_due = self.is_header_dirty.load(Ordering::Relaxed) && !waits;
-        // Before the sync: what is written while it lasts is not covered by it.
+        // Before the sync, which does not cover later writes.
         if !self.is_dirty.swap(false, Ordering::Relaxed) && !is_header_due {
             return Ok(());
         }
@@ -352,8 +354,8 @@ impl JournalFile {
     }
 }
 
-/// The file for reading: until another opener has taken over, and writes what redb here does not
-/// know of.
+/// The file for reading. It fails once another opener has taken over, whose writes this redb does
+/// not know.
 impl Readable for Arc<JournalFile> {
     fn len(&self) -> io::Result<u64> {
         self.storage.len()
@@ -375,7 +377,7 @@ impl fmt::Debug for JournalFile {
 
 impl redb::StorageBackend for Backend {
     fn len(&self) -> io::Result<u64> {
-        // Not that of the file: redb compares it with what it asks for, to know whether it shrinks.
+        // Not the file's length: redb compares it with its requests, to know if the file shrinks.
         self.0.database_len()
     }
 

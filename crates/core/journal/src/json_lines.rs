@@ -1,4 +1,4 @@
-//! Records as lines of JSON, for people and for other programs. trueup does not read them back.
+//! Records as lines of JSON, for people and other programs. trueup does not read them back.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use crate::ledger::{parse_claim, parse_record_key};
 use crate::operation::{Outcome, StoredOperation};
 use crate::record::{Decoder, Keyspace, Record, get, millis, scan, text};
 
-/// The keyspaces that are written. The others are indexes of these.
+/// The keyspaces to write. The others are indexes of these.
 const WRITTEN: [Keyspace; 6] = [
     Keyspace::Operation,
     Keyspace::Key,
@@ -24,7 +24,7 @@ const WRITTEN: [Keyspace; 6] = [
     Keyspace::Intent,
 ];
 
-/// Writes all records.
+/// Writes all records, a line each.
 pub(crate) fn write(records: &ReadTable, out: &mut dyn Write) -> Result<(), Error> {
     for_each_record(records, |line| {
         serde_json::to_writer(&mut *out, &line).map_err(not_written)?;
@@ -37,21 +37,21 @@ fn not_written(cause: impl Into<io::Error>) -> Error {
     Error::os("cannot write the export", cause)
 }
 
-/// The number of records of each kind.
+/// The number of a journal's records of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Operations.
+    /// The number of operations, in flight or ended.
     pub operations: u64,
-    /// Idempotency keys.
+    /// The number of idempotency keys, reserved or ended.
     pub keys: u64,
-    /// Nonces that were spent.
+    /// The number of spent nonces that were not forgotten.
     pub nonces: u64,
-    /// Backoffs.
+    /// The number of objects with a backoff.
     pub backoffs: u64,
-    /// Owned keys in ledgers.
+    /// The number of owned keys in ledgers.
     pub owned: u64,
-    /// Open intents in ledgers.
+    /// The number of open intents in ledgers.
     pub intents: u64,
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn count(records: &ReadTable) -> Result<Counts, Error> {
     Ok(counts)
 }
 
-/// Visits every record that can be read. Then it returns the error of the first one that cannot.
+/// Visits every readable record. Then returns the error of the first unreadable one.
 fn for_each_record(
     records: &ReadTable,
     mut visit: impl FnMut(Line) -> Result<(), Error>,
@@ -100,8 +100,8 @@ fn for_each_record(
     }
 }
 
-/// Returns true if a record can be read. Without its operation a key could neither be executed nor
-/// ended, so it counts as one that cannot.
+/// Returns true if a record can be read. A key without its operation could neither be executed nor
+/// ended, so it counts as unreadable.
 pub(crate) fn is_readable(records: &ReadTable, key: &[u8], value: &[u8]) -> bool {
     let Some((first, rest)) = key.split_first() else {
         return false;

@@ -1,4 +1,4 @@
-//! Idempotency keys: each is held by the operation that began with it, and has its outcome.
+//! Idempotency keys: each belongs to the operation that began with it, and has its outcome.
 
 use std::collections::HashSet;
 use std::time::SystemTime;
@@ -15,30 +15,30 @@ use crate::{Error, Refusal};
 pub enum KeyState {
     /// A caller in this process executes the operation of this name.
     InProgress {
-        /// The name of the operation.
+        /// The operation's name.
         operation: String,
     },
-    /// The operation is in flight, and no caller in this process executes it: look, then
-    /// [resume](crate::Journal::resume) it.
+    /// The operation is in flight, and no caller in this process executes it: find out its state,
+    /// then [resume](crate::Journal::resume) it.
     InDoubt {
-        /// The name of the operation.
+        /// The operation's name.
         operation: String,
     },
     /// The operation has ended.
     Ended {
-        /// Its outcome.
+        /// The operation's outcome.
         outcome: Outcome,
         /// The time of its end, in whole milliseconds.
         at: SystemTime,
     },
 }
 
-/// What tells the request of a key from any other.
+/// A hash that distinguishes the requests of a key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RequestHash([u8; 32]);
 
 impl RequestHash {
-    /// Returns the hash of a request that is in several parts.
+    /// Returns the hash of a request that has several parts.
     pub(crate) fn of(parts: &[&[u8]]) -> RequestHash {
         let mut hash = Sha256::new();
         for part in parts {
@@ -48,7 +48,7 @@ impl RequestHash {
         RequestHash(hash.finalize().into())
     }
 
-    /// Returns the hash that a record of a key begins with, and the rest of the record.
+    /// Returns the hash at the beginning of a key's record, and the rest of the record.
     fn split(record: &[u8]) -> Result<(RequestHash, &[u8]), Error> {
         let (hash, rest) = record
             .split_first_chunk()
@@ -56,7 +56,7 @@ impl RequestHash {
         Ok((RequestHash(*hash), rest))
     }
 
-    /// Refuses a key whose record is of another request.
+    /// Refuses a key whose record belongs to another request.
     pub(crate) fn check(self, key: &[u8], record: &[u8]) -> Result<(), Error> {
         if RequestHash::split(record)?.0 == self {
             return Ok(());
@@ -76,7 +76,7 @@ pub(crate) fn reserve(
     transaction.put(&Keyspace::Key.key(key), &record.0)
 }
 
-/// Records the outcome of the key.
+/// Records the key's outcome.
 pub(crate) fn end(
     transaction: &mut Transaction<'_>,
     key: &[u8],
@@ -102,7 +102,7 @@ pub(crate) fn free(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<(), 
     transaction.remove(&Keyspace::Key.key(key))
 }
 
-/// Returns the record of a key whose operation has ended, as one that may be forgotten.
+/// Returns the record of an ended operation's key, which may be forgotten.
 pub(crate) fn ended((key, value): Record) -> Option<Ended> {
     let mut fields = Decoder(RequestHash::split(&value).ok()?.1);
     if fields.u8().ok()? == 0 {
@@ -112,8 +112,8 @@ pub(crate) fn ended((key, value): Record) -> Option<Ended> {
 }
 
 impl KeyState {
-    /// Parses a record. The operations that a caller in this process executes are `held`: that is
-    /// not on disk.
+    /// Parses a record. `held` has the operations that a caller in this process executes, because
+    /// the disk does not.
     pub(crate) fn parse(value: &[u8], held: &HashSet<String>) -> Result<KeyState, Error> {
         let mut fields = Decoder(RequestHash::split(value)?.1);
         let state = fields.u8()?;

@@ -15,7 +15,7 @@ use crate::{Error, Journal, Refusal};
 
 type Claims = BTreeMap<Vec<u8>, Claim>;
 
-/// The ledger of one source in one scope. Clones are the same ledger, and can be used in parallel.
+/// The ledger of one source in one scope. Clones share it, and can be used in parallel.
 ///
 /// [`LedgerError::get_ref`] returns the [`Error`] behind a [`LedgerError`].
 #[derive(Clone, Debug)]
@@ -37,11 +37,11 @@ impl JournalLedger {
         Ok(JournalLedger { journal: journal.clone(), prefix: prefix.0 })
     }
 
-    /// Returns the value last applied to `key`, if it is ours.
+    /// Returns the value last applied to `key`; `None` if the key is not ours.
     ///
     /// # Errors
     ///
-    /// When it cannot be read.
+    /// The value cannot be read.
     pub fn last_applied(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         let key = record_key(&self.prefix, Keyspace::Owned, key);
         self.journal.read(|records| get(records, &key))
@@ -51,7 +51,7 @@ impl JournalLedger {
     ///
     /// # Errors
     ///
-    /// When it cannot be read.
+    /// The ledger cannot be read.
     pub fn is_empty(&self) -> Result<bool, Error> {
         self.journal.read(|records| {
             for space in [Keyspace::Owned, Keyspace::Intent] {
@@ -63,12 +63,12 @@ impl JournalLedger {
         })
     }
 
-    /// Forgets everything of this source in this scope, open intents too: for a namespace that is
-    /// gone. Returns the number of records removed.
+    /// Forgets everything of this source in this scope, including open intents: for a namespace
+    /// that is gone. Returns the number of removed records.
     ///
     /// # Errors
     ///
-    /// As every write.
+    /// The errors of any write.
     pub fn forget(&self) -> Result<u64, Error> {
         let prefix = self.prefix.clone();
         self.journal.write(move |transaction| forget(transaction, &prefix, |_| true))
@@ -87,7 +87,7 @@ impl JournalLedger {
         found.map_err(LedgerError::new)
     }
 
-    /// Checks the lengths, and runs `work` in one commit. Without claims there is none.
+    /// Checks the lengths, and runs `work` in one commit. Without claims, there is no commit.
     fn write(
         &self,
         claims: Claims,
@@ -116,18 +116,17 @@ impl Ledger for JournalLedger {
         self.all(Keyspace::Intent, |value| parse_claim(&value))
     }
 
-    /// Makes one commit, or none if there are no intents. After an error no intent is certain to be
-    /// recorded, and the caller changes nothing:
-    /// [`Refused`](crate::ErrorKind::Refused) with [`OpenIntent`](Refusal::OpenIntent),
-    /// [`Invalid`](crate::ErrorKind::Invalid) if a key is longer than 65536 bytes or a value than
-    /// 16 MiB, and as every write [`NotDurable`](crate::ErrorKind::NotDurable) and
-    /// [`ReadOnly`](crate::ErrorKind::ReadOnly).
+    /// Makes one commit, or none if there are no intents. After an error, the intents may not be
+    /// recorded, and the caller changes nothing: [`Refused`](crate::ErrorKind::Refused) with
+    /// [`OpenIntent`](Refusal::OpenIntent), [`Invalid`](crate::ErrorKind::Invalid) if a key is
+    /// longer than 65536 bytes or a value than 16 MiB, and as for any write
+    /// [`NotDurable`](crate::ErrorKind::NotDurable) and [`ReadOnly`](crate::ErrorKind::ReadOnly).
     fn begin(&mut self, intents: Claims) -> Result<(), LedgerError> {
         self.write(intents, begin).map_err(LedgerError::new)
     }
 
-    /// Makes one commit, or none if nothing changes. An intent that is not named stays open. Errors
-    /// are those of [`begin`](Ledger::begin), except for the refusal.
+    /// Makes one commit, or none if nothing changes. Intents that are not named stay open. The
+    /// errors are the same as for [`begin`](Ledger::begin), except for the refusal.
     fn commit_outcomes(&mut self, claims: Claims) -> Result<(), LedgerError> {
         self.write(claims, commit_outcomes).map_err(LedgerError::new)
     }
@@ -138,7 +137,7 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// When the records cannot be read.
+    /// The records cannot be read.
     pub fn scopes(&self) -> Result<Vec<(String, LedgerScope)>, Error> {
         self.read(|records| {
             let mut found = BTreeSet::new();
@@ -152,12 +151,13 @@ impl Journal {
         })
     }
 
-    /// Forgets everything owned in other boots than `boot`: their kernel's state is gone. A scope
-    /// whose boot is empty outlives boots, and stays. Returns the number of records removed.
+    /// Forgets everything owned in other boots than `boot`, because their kernels' state is gone. A
+    /// scope whose boot is empty is valid across boots, and stays. Returns the number of removed
+    /// records.
     ///
     /// # Errors
     ///
-    /// As every write.
+    /// The errors of any write.
     pub fn forget_other_boots(&self, boot: &str) -> Result<u64, Error> {
         let kept = boot.to_owned();
         self.write(move |transaction| {
@@ -166,7 +166,7 @@ impl Journal {
     }
 }
 
-/// Checks all intents before it writes the first: a refusal writes nothing.
+/// Checks all intents before it writes the first, so a refusal writes nothing.
 fn begin(transaction: &mut Transaction<'_>, prefix: &[u8], intents: Claims) -> Result<(), Error> {
     for key in intents.keys() {
         if transaction.get(&record_key(prefix, Keyspace::Intent, key))?.is_some() {
@@ -227,7 +227,7 @@ fn record_key(prefix: &[u8], space: Keyspace, key: &[u8]) -> Vec<u8> {
     space.key(&[prefix, key].concat())
 }
 
-/// Returns source, scope and key of a record.
+/// Returns the source, scope and key of a record.
 pub(crate) fn parse_record_key(key: &[u8]) -> Result<(String, LedgerScope, Vec<u8>), Error> {
     let mut fields = Decoder(key);
     let source = fields.string()?;

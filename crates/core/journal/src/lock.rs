@@ -1,4 +1,4 @@
-//! The lock: a file beside the journal that is locked while the journal is open, and names the
+//! The lock: a file beside the journal, which is locked while the journal is open and names the
 //! process that holds it.
 
 use std::fs::{self, File};
@@ -17,20 +17,20 @@ use crate::Error;
 use crate::files::{Files, LOCK};
 use crate::lock_queue::lock_until;
 
-/// The process that has a journal open: its id and its command line, as [`Error::holder`].
+/// The process that has a journal open, by its id and its command line: [`Error::holder`].
 pub(crate) type Holder = (u32, String);
 
-/// The lock of a journal, held until dropped. The kernel releases it when the process ends.
+/// A journal's lock, held until dropped. The kernel releases it when the process ends.
 #[derive(Debug)]
 pub(crate) struct Lock {
     file: Arc<File>,
-    /// The lock file, if this created it and deletes it when dropped.
+    /// The lock file, if this created it and must delete it when dropped.
     delete_on_drop: Option<Place>,
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Before the lock is released: a process that locks this file next finds it deleted.
+        // Before the lock is released, so that the next process to lock this file finds it deleted.
         if let Some(place) = &self.delete_on_drop {
             let _may_stay = place.unlink();
         }
@@ -40,20 +40,20 @@ impl Drop for Lock {
     }
 }
 
-/// How often, and how far apart, the name of a holder is read that has not written it yet.
+/// How often, and at which interval, to read the name of a holder that has not written it yet.
 const NAME_READS: (u32, Duration) = (20, Duration::from_millis(5));
 
-/// How many characters of a holder's command line are written to the lock file.
+/// The number of characters of a holder's command line in the lock file.
 const MAX_COMMAND: usize = 4096;
-/// More bytes than a line has with such a command and a pid.
+/// A limit beyond the length of a line with such a command and a pid, in bytes.
 const MAX_LINE: u64 = 4 * (MAX_COMMAND as u64 + 16);
 
-/// How often a lock file is opened again that its holder deleted meanwhile.
+/// How often to reopen a lock file that its holder deleted meanwhile.
 const TRIES: u32 = 100;
 
 impl Lock {
-    /// Locks the journal, and waits so long for another holder. A lock file that this
-    /// creates is deleted with the lock, unless it is [kept](Lock::keep_file).
+    /// Locks the journal, and waits up to `wait` for another holder. If this created the lock file,
+    /// the file is deleted with the lock, unless it is [kept](Lock::keep_file).
     pub(crate) fn acquire(files: &Files, wait: Duration) -> Result<Lock, Error> {
         let until = Instant::now().checked_add(wait);
         let place = files.sibling(LOCK);
@@ -71,13 +71,14 @@ impl Lock {
                     opened
                 }
             };
-            // Two processes that lock two files of one name do not exclude each other.
+            // Two processes that lock different files of one name do not exclude each other.
             if !place.is_of(&file).map_err(cannot_open)? {
                 continue;
             }
             // A lock file that no process has held is empty, whichever process created it.
             let is_new = file.metadata().map_err(cannot_open)?.len() == 0;
-            // The previous holder's name is removed first, so that no ended process is named.
+            // Remove the previous holder's name first, so that the file never names an ended
+            // process.
             file.set_len(0)
                 .and_then(|()| file.write_all_at(holder_line().as_bytes(), 0))
                 .map_err(|cause| Error::os(format!("cannot write the lock {shown}"), cause))?;
@@ -99,13 +100,14 @@ impl Lock {
     }
 }
 
-/// The cause names the file.
+/// Returns the error for a lock file that cannot be opened. The cause names the file.
 fn cannot_open(cause: impl Into<io::Error>) -> Error {
     Error::os("cannot open the lock", cause)
 }
 
-/// Locks a file at once. A holder whose name is not that of a running process is about to write its
-/// name, or has only waited for the lock and releases it, so the lock is tried again a few times.
+/// Locks a file at once. If the holder's name belongs to no running process, the holder may be
+/// about to write its name, or to release a lock that it only waited for. So the lock is tried
+/// again a few times.
 fn lock(file: &File, operation: FlockOperation, place: &Place) -> Result<(), Error> {
     let shown = place.path().display();
     let mut tries = 0..NAME_READS.0;
@@ -116,7 +118,7 @@ fn lock(file: &File, operation: FlockOperation, place: &Place) -> Result<(), Err
                 return locked.map_err(|errno| Error::os(format!("cannot lock {shown}"), errno));
             }
         }
-        // The kernel releases the lock of a process that ends: its name is that of a previous
+        // The kernel releases the lock of a process that ends, so this name belongs to a previous
         // holder.
         let holder = parse_holder(file).ok().flatten();
         if holder.as_ref().is_some_and(|(pid, _)| is_running(*pid)) || tries.next().is_none() {
@@ -130,13 +132,13 @@ fn is_running(pid: u32) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }
 
-/// Checks that no process has the journal at `path` open at this moment. It creates nothing, and
+/// Checks that no process has the journal at `path` open at this moment. Creates nothing, and
 /// blocks an opener only as long as the check takes.
 ///
 /// # Errors
 ///
-/// [`Held`](crate::ErrorKind::Held) if a process has; [`Os`](crate::ErrorKind::Os) if the lock file
-/// cannot be read, or another user could hold it.
+/// [`Held`](crate::ErrorKind::Held) if a process has it open; [`Os`](crate::ErrorKind::Os) if the
+/// lock file cannot be read, or another user could hold it.
 pub fn check_not_held(path: impl AsRef<Path>) -> Result<(), Error> {
     let Some(files) = Files::existing_at(path.as_ref())? else {
         return Ok(());
@@ -151,7 +153,7 @@ pub fn check_not_held(path: impl AsRef<Path>) -> Result<(), Error> {
     lock(&file, FlockOperation::NonBlockingLockShared, &place)
 }
 
-/// Returns this process's line for the lock file. Its newline shows a reader that it is whole.
+/// Returns this process's line for the lock file. Its newline proves that it is whole.
 #[expect(clippy::disallowed_methods, reason = "a file of the kernel about this process")]
 fn holder_line() -> String {
     let pid = std::process::id();

@@ -1,9 +1,9 @@
 //! The wait for a lock file, in the order in which processes ask.
 //!
-//! Only a call that blocks has a place in the kernel's queue, and no such call has a time limit. So
-//! a thread makes the call, and the callers wait for the thread. One whose time is over leaves, and
-//! the thread stays until the holder releases the lock. That is why there is one thread for each
-//! lock file at most: later callers in this process share it, and its place in the kernel's queue.
+//! Only a blocking call has a place in the kernel's queue, and no such call has a time limit. So a
+//! thread makes the call, and the callers wait for the thread. If a caller's time is over, it
+//! leaves, and the thread stays until the holder releases the lock. So there is at most one thread
+//! for each lock file: later callers in this process share it, and its place in the kernel's queue.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{Errno, retry_on_intr};
 
-/// The device and the inode of a lock file: it may have several names, or none.
+/// The device and the inode of a lock file, which may have several names, or none.
 type FileId = (u64, u64);
 
 /// A caller that waits for a lock.
@@ -27,16 +27,16 @@ struct Caller {
     grant: Sender<Result<Arc<File>, Errno>>,
 }
 
-/// The callers that wait, in order, for each lock file that a thread waits for. All of them may
-/// have left.
+/// The waiting callers, in order, for each lock file that a thread waits for. All of them may have
+/// left.
 static QUEUES: Mutex<BTreeMap<FileId, VecDeque<Caller>>> = Mutex::new(BTreeMap::new());
 
-/// The least time for which a caller waits for a thread that it finds: the thread may have got the
-/// lock just now, and passes it on.
+/// The least time for which a caller waits for an existing thread: the thread may have just got the
+/// lock, and passes it on.
 const HANDOVER: Duration = Duration::from_millis(20);
 
-/// Locks a file, and waits at most until then for another holder; without a bound if `None`.
-/// Returns the locked file, which may be that of an earlier caller; `None` if the time is over.
+/// Locks a file, and waits for another holder until `until`; without a limit if `None`. Returns the
+/// locked file, which may be an earlier caller's; `None` if the time is over.
 pub(crate) fn lock_until(
     file: &Arc<File>,
     until: Option<Instant>,
@@ -85,7 +85,7 @@ pub(crate) fn lock_until(
     Ok(answer.transpose()?)
 }
 
-/// Waits for the lock of a file for one caller after the other, until none is left.
+/// Waits for a file's lock for one caller after the other, until none is left.
 fn wait(id: FileId, mut file: Arc<File>) {
     loop {
         let locked = retry_on_intr(|| flock(&file, FlockOperation::LockExclusive));

@@ -1,4 +1,4 @@
-//! Maintenance by a person: check and export a journal, also while a program has it open, and
+//! Maintenance by an operator: check and export a journal, even while a program has it open, and
 //! repair it.
 
 use std::io;
@@ -14,7 +14,7 @@ use crate::lock::Lock;
 use crate::snapshot::{open_image, open_journal, read_snapshot};
 use crate::{Counts, Error, Storage, json_lines};
 
-/// The result of a repair.
+/// The result of a [`repair`]: the records that were kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Repaired {
     /// The journal was not damaged, and is unchanged.
@@ -24,12 +24,12 @@ pub enum Repaired {
         /// The path of the damaged file.
         damaged: PathBuf,
     },
-    /// The last commits are missing, and all before them are there.
+    /// The last commits are missing, and all earlier ones are there.
     Shortened {
         /// The path of the damaged file.
         damaged: PathBuf,
     },
-    /// Single records that could not be read are missing, and all others are there.
+    /// Single unreadable records are missing, and all others are there.
     Reduced {
         /// The path of the damaged file.
         damaged: PathBuf,
@@ -41,24 +41,24 @@ pub enum Repaired {
     },
 }
 
-/// Reads every record of the journal at `path` and counts them. It writes nothing, and works while
-/// a process has the journal open.
+/// Reads every record of the journal at `path` and counts them. Writes nothing, and works while a
+/// process has the journal open.
 ///
 /// # Errors
 ///
 /// [`Damaged`](crate::ErrorKind::Damaged), [`Format`](crate::ErrorKind::Format) or
-/// [`Os`](crate::ErrorKind::Os) if it cannot be read, also because it does not exist.
+/// [`Os`](crate::ErrorKind::Os) if it cannot be read, or does not exist.
 pub fn check(path: impl AsRef<Path>) -> Result<Counts, Error> {
     json_lines::count(&read_table(&read(&Files::at(path.as_ref())?)?)?)
 }
 
-/// Writes every record of the journal at `path` as a line of JSON, as
-/// [`Journal::export`](crate::Journal::export) does. Of a damaged journal it writes the records
-/// that a [`repair`] would keep. It works while a process has the journal open.
+/// Writes every record of the journal at `path` as a line of JSON, like
+/// [`Journal::export`](crate::Journal::export). For a damaged journal, it writes the records that a
+/// [`repair`] would keep. It works while a process has the journal open.
 ///
 /// # Errors
 ///
-/// As [`check`], also if some records could be read and were written; and
+/// See [`check`], even if some records could be read and were written; and
 /// [`Os`](crate::ErrorKind::Os) if `out` fails.
 pub fn export(path: impl AsRef<Path>, out: &mut dyn io::Write) -> Result<(), Error> {
     let files = Files::at(path.as_ref())?;
@@ -67,7 +67,7 @@ pub fn export(path: impl AsRef<Path>, out: &mut dyn io::Write) -> Result<(), Err
         Err(error) if error.is_damaged() => error,
         Err(error) => return Err(error),
     };
-    // As it is at this moment, because another process may have it open.
+    // Read the current content, because another process may have it open.
     let image = open_image(&files)?.ok_or_else(|| missing(&files))?;
     let Some((salvaged, _)) = salvage_readable(&image)? else {
         return Err(damage.and("nothing of it can be read"));
@@ -83,9 +83,9 @@ pub fn export(path: impl AsRef<Path>, out: &mut dyn io::Write) -> Result<(), Err
     }))
 }
 
-/// Replaces the damaged journal at `path` by one with all readable records. A journal that is whole
-/// stays as it is. If `may_lose`, unreadable records are dropped: a lost operation or key can be
-/// executed again, and an object that only the ledger marked as ours is no longer ours.
+/// Replaces the damaged journal at `path` by a journal with all readable records. A whole journal
+/// stays unchanged. If `may_lose` is true, unreadable records are dropped: a lost operation or key
+/// can be executed again, and an object that only the ledger marked as ours is no longer ours.
 ///
 /// The damaged file stays as `path.damaged` or, if that exists, `path.damaged.1` and so on. The new
 /// file replaces it whole or not at all. The lock file `path.lock` stays only if it existed before.
@@ -93,9 +93,10 @@ pub fn export(path: impl AsRef<Path>, out: &mut dyn io::Write) -> Result<(), Err
 /// # Errors
 ///
 /// The damage, if records would be lost and `may_lose` is false;
-/// [`Format`](crate::ErrorKind::Format) if the file does not begin as a journal; [`Held`](crate::ErrorKind::Held) if a process has it open; otherwise as [`check`].
+/// [`Format`](crate::ErrorKind::Format) if the file does not begin like a journal;
+/// [`Held`](crate::ErrorKind::Held) if a process has it open; otherwise as for [`check`].
 pub fn repair(path: impl AsRef<Path>, may_lose: bool) -> Result<Repaired, Error> {
-    // Beside a file that is no journal not even a lock file is created.
+    // Beside a file that is not a journal, do not even create a lock file.
     let files = Files::at(path.as_ref())?;
     open_journal(&files)?.ok_or_else(|| missing(&files))?;
     let _lock = Lock::acquire(&files, Duration::ZERO)?;
@@ -143,9 +144,9 @@ pub fn repair(path: impl AsRef<Path>, may_lose: bool) -> Result<Repaired, Error>
     })
 }
 
-/// Salvages a journal, and returns the error of its single records that cannot be read. Returns
-/// `None` if there is none to salvage. Any other error, such as that of a device that does not
-/// answer, says nothing about the content of the file.
+/// Salvages a journal. Also returns the error of its single unreadable records. `None` if nothing
+/// can be salvaged. Any other error, such as from a device that does not answer, says nothing about
+/// the file's content.
 fn salvage_readable(
     storage: &Arc<dyn Storage>,
 ) -> Result<Option<(Salvaged, Option<Error>)>, Error> {
@@ -222,7 +223,7 @@ mod tests {
         }
     }
 
-    /// A repair would otherwise put an empty journal in its place.
+    /// Otherwise a repair would replace it by an empty journal.
     #[test]
     fn what_cannot_be_read_now_is_not_taken_for_nothing() {
         let unanswering: Arc<dyn Storage> = Arc::new(Unanswering);

@@ -1,5 +1,5 @@
-//! Nonces: tokens that are spent once, such as approvals. Each is remembered until it expires, by
-//! the latest time that was seen: a clock that is set back brings none of them back.
+//! Nonces: tokens that are spent once, such as approvals. The journal remembers each until it
+//! expires, by the latest time seen: a clock that is set back revives none of them.
 
 use std::time::SystemTime;
 
@@ -7,7 +7,7 @@ use crate::record::{Decoder, Keyspace, MAX_KEY, Transaction, check_len, get, mil
 use crate::{Error, Journal, Refusal};
 
 impl Journal {
-    /// Spends a nonce that is valid until `expires`. Of all callers that ask, one does.
+    /// Spends a nonce that is valid until `expires`. If several callers try, one succeeds.
     ///
     /// To spend it together with the start of an operation, use
     /// [`Start::nonce`](crate::Start::nonce).
@@ -15,9 +15,9 @@ impl Journal {
     /// # Errors
     ///
     /// [`Refused`](crate::ErrorKind::Refused) with [`NonceSpent`](Refusal::NonceSpent), or with
-    /// [`NonceExpired`](Refusal::NonceExpired) if it has expired at the time `now`, or at the latest
-    /// time that was seen; [`Invalid`](crate::ErrorKind::Invalid) if it is empty or
-    /// longer than 65536 bytes; otherwise as every write.
+    /// [`NonceExpired`](Refusal::NonceExpired) if it has expired at the time `now`, or at the
+    /// latest time seen; [`Invalid`](crate::ErrorKind::Invalid) if it is empty or longer than 65536
+    /// bytes; otherwise the errors of any write.
     pub fn spend_nonce(
         &self,
         nonce: &[u8],
@@ -33,18 +33,18 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// When it cannot be read.
+    /// The nonce cannot be read.
     pub fn is_nonce_spent(&self, nonce: &[u8]) -> Result<bool, Error> {
         let key = Keyspace::Nonce.key(nonce);
         self.read(|records| Ok(get(records, &key)?.is_some()))
     }
 
-    /// Returns the latest time that was seen: by [`note_time`](Self::note_time), or when a nonce was
-    /// spent or forgotten. Returns `None` if there is none.
+    /// Returns the latest time seen: by [`note_time`](Self::note_time), or when a nonce was spent
+    /// or forgotten. `None` if there is none.
     ///
     /// # Errors
     ///
-    /// When it cannot be read.
+    /// The time cannot be read.
     pub fn latest_time(&self) -> Result<Option<SystemTime>, Error> {
         self.read(|records| {
             get(records, &Keyspace::LatestTime.key(&[]))?
@@ -53,22 +53,22 @@ impl Journal {
         })
     }
 
-    /// Records that it is `now`: a nonce that has expired by then is refused from now on, also when
-    /// the clock is set back. An earlier time than the latest one writes nothing.
+    /// Records the time `now`: a nonce that has expired by then is refused from now on, even if the
+    /// clock is set back. If `now` is before the latest time, writes nothing.
     ///
     /// # Errors
     ///
-    /// As every write.
+    /// The errors of any write.
     pub fn note_time(&self, now: SystemTime) -> Result<(), Error> {
         self.write(move |transaction| note_time(transaction, now))
     }
 
-    /// Forgets the nonces that have expired at the time `now`, and returns their number. They are
-    /// refused as expired from then on, also when the clock is set back.
+    /// Forgets the nonces that have expired at the time `now`, and returns their number. From then
+    /// on they are refused as expired, even if the clock is set back.
     ///
     /// # Errors
     ///
-    /// As every write.
+    /// The errors of any write.
     pub fn forget_nonces(&self, now: SystemTime) -> Result<u64, Error> {
         self.write(move |transaction| {
             let mut expired = Vec::new();
@@ -111,7 +111,7 @@ pub(crate) fn spend(
     if transaction.get(&key)?.is_some() {
         return Err(Error::refused(Refusal::NonceSpent, "cannot spend"));
     }
-    // One that had expired before may have been spent, and forgotten since.
+    // A nonce that had already expired may have been spent, and forgotten since.
     if until <= millis(now).max(latest_time(transaction)?) {
         return Err(Error::refused(Refusal::NonceExpired, "cannot spend"));
     }
@@ -130,7 +130,7 @@ fn note_time(transaction: &mut Transaction<'_>, now: SystemTime) -> Result<(), E
     }
 }
 
-/// Returns the latest time that was seen, 0 if there is none.
+/// Returns the latest time seen, in milliseconds since 1970; 0 if there is none.
 fn latest_time(transaction: &Transaction<'_>) -> Result<u64, Error> {
     match transaction.get(&Keyspace::LatestTime.key(&[]))? {
         Some(value) => Decoder(&value).u64(),

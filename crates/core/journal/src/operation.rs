@@ -1,4 +1,4 @@
-//! The record of an operation: its fields, its states, its bytes on disk, and how long it stays.
+//! The record of an operation: its fields, its states, its encoding, and its retention.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -10,19 +10,19 @@ use crate::{Error, Refusal};
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Operation {
-    /// Its name, chosen by the caller.
+    /// The operation's name, chosen by the caller.
     pub name: String,
-    /// The object that it acts on, empty if none was given. Its backoff has this key.
+    /// The object that it acts on; empty if none was given. It is the key of its backoff.
     pub object: Vec<u8>,
     /// The description given when it began.
     pub what: Vec<u8>,
-    /// Its idempotency key, empty if it has none.
+    /// The idempotency key; empty if it has none.
     pub key: Vec<u8>,
-    /// The step recorded last, empty if there was none.
+    /// The last recorded step; empty if there was none.
     pub step: Vec<u8>,
-    /// The task id recorded last for this step.
+    /// The last recorded task id for this step; `None` if there is none.
     pub task: Option<String>,
-    /// Its state.
+    /// The progress or the outcome.
     pub state: OperationState,
     /// The time when it ended, in whole milliseconds; `None` while it is in flight.
     pub ended: Option<SystemTime>,
@@ -34,33 +34,33 @@ pub struct Operation {
 pub enum OperationState {
     /// It was begun, or its next step was, and no task is recorded for it.
     Started,
-    /// Another system works on it, as [`Operation::task`].
+    /// Another system executes it, as [`Operation::task`].
     Running,
     /// It is in flight, and its outcome cannot be found out at the moment, for this reason.
     InDoubt(String),
-    /// It took effect.
+    /// The operation took effect.
     Succeeded,
-    /// It failed, for this reason.
+    /// The operation failed for this reason.
     Failed(String),
-    /// It took effect in part and was undone, for this reason.
+    /// The operation took effect in part and was undone, for this reason.
     Compensated(String),
 }
 
-/// The end of an operation: the answer to its idempotency key for ever after. `Debug` shows the
+/// The end of an operation: from then on the answer to its idempotency key. `Debug` shows the
 /// length of an answer, not its bytes.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It took effect, with this answer.
+    /// The operation took effect, with this answer.
     Succeeded(Vec<u8>),
-    /// It failed, for this reason.
+    /// The operation failed for this reason.
     Failed(String),
-    /// It took effect in part and was undone, for this reason.
+    /// The operation took effect in part and was undone, for this reason.
     Compensated(String),
 }
 
 impl OperationState {
-    /// True if the operation is not in flight any more.
+    /// True if the operation is no longer in flight.
     pub fn is_ended(&self) -> bool {
         use OperationState::{Compensated, Failed, InDoubt, Running, Started, Succeeded};
         match self {
@@ -69,7 +69,7 @@ impl OperationState {
         }
     }
 
-    /// The state as a word, and the reason.
+    /// Returns the state as a word, and the reason.
     pub(crate) fn words(&self) -> (&'static str, Option<&str>) {
         match self {
             OperationState::Started => ("started", None),
@@ -131,12 +131,12 @@ impl fmt::Debug for Outcome {
 /// The record of an operation as it is stored.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredOperation {
-    /// The number of its start while it is in flight, then that of its end.
+    /// The number of its start while it is in flight, then the number of its end.
     pub(crate) number: u64,
     pub(crate) operation: Operation,
 }
 
-/// Returns the record of an operation that has ended, as one that may be forgotten.
+/// Returns the record of an ended operation, which may be forgotten.
 pub(crate) fn ended((name, value): Record) -> Option<Ended> {
     let StoredOperation { number, operation } =
         StoredOperation::parse(&text(&name).ok()?, &value).ok()?;
@@ -152,7 +152,7 @@ impl StoredOperation {
         value.map(|value| StoredOperation::parse(name, &value)).transpose()
     }
 
-    /// Refuses an operation that has ended, or that there is not.
+    /// Refuses an operation that has ended or does not exist.
     pub(crate) fn require_in_flight(
         found: Option<StoredOperation>,
         name: &str,
@@ -232,20 +232,20 @@ impl StoredOperation {
     }
 }
 
-/// The records to keep of ended operations or of their keys. There is no default: a forgotten key
-/// can be executed again.
+/// The ended operations, or their keys, to keep. There is no default, because an operation with a
+/// forgotten key can be executed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Keep {
-    /// Those that ended no longer ago than `than`, at the time `now`. Those that ended after `now`
-    /// are kept too: clocks are set back.
+    /// Keeps records that ended at most `than` before `now`, and all later ones, in case the clock
+    /// was set back.
     Younger {
         /// The greatest age, in whole milliseconds.
         than: Duration,
-        /// The present time.
+        /// The current time.
         now: SystemTime,
     },
-    /// This many, the latest in the order in which they ended.
+    /// Keeps this many, the latest in the order in which they ended.
     Latest(u64),
 }
 
@@ -255,12 +255,12 @@ pub(crate) struct Ended {
     pub(crate) number: u64,
     /// The time of its end.
     pub(crate) at: SystemTime,
-    /// The name of the operation, or the key.
+    /// The operation's name, or the key.
     pub(crate) name: Vec<u8>,
 }
 
 impl Keep {
-    /// Returns the records that are not kept.
+    /// Returns the records to forget.
     pub(crate) fn surplus(self, mut ended: Vec<Ended>) -> Vec<Ended> {
         match self {
             Keep::Latest(count) => {

@@ -1,8 +1,8 @@
 //! Operations: actions that take a while, recorded from their start to their outcome.
 //!
-//! A crash leaves an operation in flight, and never records that it failed: only the system that it
-//! acts on knows whether it took effect. The state of an idempotency key is that of the operation
-//! that began with it, so that no crash leaves a key without an operation.
+//! A crash leaves an operation in flight, and never records a failure: only the affected system
+//! knows if it took effect. The state of an idempotency key is the state of the operation that
+//! began with it, so no crash leaves a key without an operation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use crate::operation::{self, Ended, Keep, Operation, OperationState, Redacted, S
 use crate::record::{Keyspace, MAX_KEY, MAX_VALUE, Record, check_len, get, scan, text};
 use crate::{Error, Journal, Refusal};
 
-/// An operation that is to begin. `Debug` shows the length of its values, not their bytes.
+/// The description of an operation to begin. `Debug` shows the length of its values, not their
+/// bytes.
 #[derive(Clone, Copy)]
 pub struct Start<'a> {
     name: &'a str,
@@ -26,37 +27,37 @@ pub struct Start<'a> {
     nonce: Option<(&'a [u8], SystemTime, SystemTime)>,
 }
 
-/// The operations in flight, in the order in which they began, and the names of those whose record
-/// cannot be read, each with the reason. A [`repair`](crate::repair) that may lose records removes
-/// these.
+/// The operations in flight, in the order in which they began, and the names of unreadable ones,
+/// each with the reason. A [`repair`](crate::repair) that may lose records removes the unreadable
+/// ones.
 pub type InFlight = (Vec<Operation>, Vec<(String, Error)>);
 
 impl<'a> Start<'a> {
-    /// Describes an operation by its name and `what` it does. The name is unique among operations
-    /// in flight.
+    /// Describes an operation by its name and its description `what`. The name is unique among
+    /// operations in flight.
     pub fn new(name: &'a str, what: &'a [u8]) -> Self {
         Start { name, what, object: b"", key: b"", request: None, nonce: None }
     }
 
-    /// Names the object that it acts on: the key of its backoff.
+    /// Sets the object that it acts on: the key of its backoff.
     pub fn object(self, object: &'a [u8]) -> Self {
         Start { object, ..self }
     }
 
-    /// Gives it an idempotency key: of all operations with that key, one begins. An empty key is
+    /// Sets its idempotency key: only one operation with that key begins. An empty key counts as
     /// none.
     pub fn key(self, key: &'a [u8]) -> Self {
         Start { key, ..self }
     }
 
-    /// Says what is asked for, where the description has more in it, such as the time: an operation
-    /// with the same idempotency key that asks for something else is refused. By default it is the
-    /// object and the description.
+    /// Sets the request, if the description has more in it, such as the time: an operation with the
+    /// same idempotency key and another request is refused. By default, the request is the object
+    /// and the description.
     pub fn request(self, request: &'a [u8]) -> Self {
         Start { request: Some(request), ..self }
     }
 
-    /// Returns what tells its request from any other.
+    /// Returns the hash that distinguishes its request.
     fn request_hash(&self) -> RequestHash {
         match self.request {
             Some(request) => RequestHash::of(&[request]),
@@ -64,7 +65,7 @@ impl<'a> Start<'a> {
         }
     }
 
-    /// Spends a nonce with it, in the same commit, as [`Journal::spend_nonce`] does.
+    /// Spends a nonce in the same commit, as [`Journal::spend_nonce`] does.
     pub fn nonce(self, nonce: &'a [u8], expires: SystemTime, now: SystemTime) -> Self {
         Start { nonce: Some((nonce, expires, now)), ..self }
     }
@@ -101,10 +102,10 @@ impl fmt::Debug for Start<'_> {
 
 impl Journal {
     /// Records that an operation begins, and returns the right to execute it. If an operation began
-    /// with its idempotency key before, nothing is recorded, and the result is the key's state as an
-    /// `Err` within. Of all callers that ask at once with one key, one executes.
+    /// with its idempotency key before, records nothing and returns the key's state as the inner
+    /// `Err`. If several callers use one key at once, one executes.
     ///
-    /// Key, name and nonce are looked up and recorded in one commit, in this order. A name whose
+    /// Key, name and nonce are checked and recorded in one commit, in this order. A name whose
     /// operation has ended can begin again: its latest record counts.
     ///
     /// # Errors
@@ -113,9 +114,9 @@ impl Journal {
     /// with another [request](Start::request) began with the key, [`InFlight`](Refusal::InFlight),
     /// [`NonceSpent`](Refusal::NonceSpent) or [`NonceExpired`](Refusal::NonceExpired);
     /// [`Invalid`](crate::ErrorKind::Invalid) if the name, the object, the key or the nonce is
-    /// longer than 65536 bytes or the description than 16 MiB; as every write
+    /// longer than 65536 bytes or the description than 16 MiB; as for any write
     /// [`NotDurable`](crate::ErrorKind::NotDurable) and [`ReadOnly`](crate::ErrorKind::ReadOnly).
-    /// After an error nothing may be executed.
+    /// After an error, the caller must execute nothing.
     pub fn begin(&self, start: Start<'_>) -> Result<Result<Execution, KeyState>, Error> {
         start.check()?;
         // Most repeated requests find an outcome, which costs no write.
@@ -133,7 +134,7 @@ impl Journal {
                 return KeyState::parse(&value, &held).map(Err);
             }
             let before = StoredOperation::load(transaction, &name)?;
-            // Held, it has just ended, and its executor is about to return.
+            // If it is only held, it has just ended, and its executor is about to return.
             if before.as_ref().is_some_and(|it| !it.operation.state.is_ended())
                 || held.contains(&name)
             {
@@ -155,7 +156,7 @@ impl Journal {
     }
 
     /// Takes over an operation in flight that no caller executes: after a crash, or when its
-    /// execution was dropped. Nothing is recorded.
+    /// execution was dropped. Records nothing.
     ///
     /// # Errors
     ///
@@ -172,20 +173,20 @@ impl Journal {
         Ok(Execution::new(self, stored))
     }
 
-    /// Returns the latest record of the operation `name`.
+    /// Returns the latest record of the operation `name`; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// When it cannot be read.
+    /// The record cannot be read.
     pub fn operation(&self, name: &str) -> Result<Option<Operation>, Error> {
         Ok(self.load(name)?.map(|stored| stored.operation))
     }
 
-    /// Returns the state of an idempotency key.
+    /// Returns the state of an idempotency key; `None` if no operation began with it.
     ///
     /// # Errors
     ///
-    /// When it cannot be read.
+    /// The state cannot be read.
     pub fn key(&self, key: &[u8]) -> Result<Option<KeyState>, Error> {
         let held = self.0.held.lock();
         self.read(|records| {
@@ -194,12 +195,13 @@ impl Journal {
         })
     }
 
-    /// Returns the state of the idempotency key of an operation that is to begin.
+    /// Returns the state of the idempotency key of an operation to begin; `None` if the key is
+    /// unused.
     ///
     /// # Errors
     ///
     /// [`Refused`](crate::ErrorKind::Refused) with [`KeyUsed`](Refusal::KeyUsed) if an operation
-    /// with another [request](Start::request) began with the key; when it cannot be read.
+    /// with another [request](Start::request) began with the key. Also if the state cannot be read.
     pub fn repeated(&self, start: Start<'_>) -> Result<Option<KeyState>, Error> {
         let held = self.0.held.lock();
         self.read(|records| {
@@ -215,7 +217,7 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// When the journal cannot be read.
+    /// The journal cannot be read.
     pub fn in_flight(&self) -> Result<InFlight, Error> {
         let mut in_flight = Vec::new();
         let mut unreadable = Vec::new();
@@ -237,28 +239,28 @@ impl Journal {
         Ok((in_flight.into_iter().map(|stored| stored.operation).collect(), unreadable))
     }
 
-    /// Forgets operations that have ended, except those to `keep`. Their idempotency keys stay, and
-    /// so do operations in flight. Returns the number of operations forgotten.
+    /// Forgets operations that have ended, except the ones to `keep`. Their idempotency keys stay,
+    /// and so do operations in flight. Returns the number of forgotten operations.
     ///
     /// # Errors
     ///
-    /// As every write.
+    /// The errors of any write.
     pub fn forget_operations(&self, keep: Keep) -> Result<u64, Error> {
         self.forget_in(Keyspace::Operation, keep, operation::ended)
     }
 
-    /// Forgets idempotency keys whose operation has ended, except those to `keep`: an operation
-    /// with a forgotten key can be executed again. Returns the number of keys forgotten.
+    /// Forgets the idempotency keys of ended operations, except the ones to `keep`. An operation
+    /// with a forgotten key can be executed again. Returns the number of forgotten keys.
     ///
     /// # Errors
     ///
-    /// As every write.
+    /// The errors of any write.
     pub fn forget_keys(&self, keep: Keep) -> Result<u64, Error> {
         self.forget_in(Keyspace::Key, keep, keys::ended)
     }
 
-    /// Looks for what to forget without a commit, so that others write meanwhile. What has changed
-    /// since stays.
+    /// Selects the records to forget without a commit, so that other writes continue. Records
+    /// changed since then stay.
     fn forget_in(
         &self,
         space: Keyspace,

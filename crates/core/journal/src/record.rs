@@ -7,12 +7,12 @@ use redb::{ReadableTable, TableDefinition};
 use crate::Error;
 use crate::error::from_redb;
 
-/// All records.
+/// The table of all records.
 pub(crate) const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
 
-/// The longest name or key, and the longest namespace, boot and source of a ledger.
+/// The longest name or key, and the longest namespace, boot and source of a ledger, in bytes.
 pub(crate) const MAX_KEY: usize = 65_536;
-/// The longest value.
+/// The longest value, in bytes.
 pub(crate) const MAX_VALUE: usize = 16 * 1024 * 1024;
 
 /// The first byte of a record's key.
@@ -21,21 +21,21 @@ pub(crate) const MAX_VALUE: usize = 16 * 1024 * 1024;
 pub(crate) enum Keyspace {
     /// The last number used: see [`Transaction::next`].
     Sequence = b's',
-    /// Name of an operation to its record.
+    /// From an operation's name to its record.
     Operation = b'o',
-    /// Idempotency key to the operation that has it, or to its outcome.
+    /// From an idempotency key to its operation, or to its outcome.
     Key = b'k',
-    /// Nonce that was spent to its expiry.
+    /// From a spent nonce to its expiry.
     Nonce = b'n',
-    /// Expiry and nonce to nothing.
+    /// From expiry and nonce to nothing.
     Expiry = b'x',
-    /// The latest time that was seen: see [`Nonces::note_time`](crate::Nonces::note_time).
+    /// The latest time seen: see [`Nonces::note_time`](crate::Nonces::note_time).
     LatestTime = b'z',
-    /// Object to its backoff.
+    /// From an object to its backoff.
     Backoff = b'b',
-    /// Source, scope and key of an owned object to the value last applied.
+    /// From source, scope and key of an owned object to the value last applied.
     Owned = b'l',
-    /// Source, scope and key of an open intent to the intended claim.
+    /// From source, scope and key of an open intent to the intended claim.
     Intent = b'i',
 }
 
@@ -49,7 +49,7 @@ impl Keyspace {
     }
 }
 
-/// A key with its new value, or with `None` if it is removed.
+/// A key with its new value; `None` removes it.
 pub(crate) type Change = (Vec<u8>, Option<Vec<u8>>);
 
 /// A write in progress. All its changes become durable together.
@@ -57,17 +57,17 @@ pub(crate) struct Transaction<'t> {
     table: redb::Table<'t, &'static [u8], &'static [u8]>,
     sequence: u64,
     changes: u64,
-    /// The changes in order, if they are to be repeated in another database.
+    /// The changes in order, if they must be repeated in another database.
     recorded: Option<Vec<Change>>,
 }
 
 /// The result of a write.
 pub(crate) struct WriteSummary {
-    /// The number of the commit.
+    /// The commit's number.
     pub(crate) number: u64,
     /// The number of records put or removed.
     pub(crate) changes: u64,
-    /// The changes, if they were to be recorded.
+    /// The changes, if they had to be recorded.
     pub(crate) recorded: Vec<Change>,
 }
 
@@ -80,7 +80,7 @@ impl<'t> Transaction<'t> {
         Ok(Transaction { table, sequence, changes: 0, recorded: record.then(Vec::new) })
     }
 
-    /// Returns a number greater than all before.
+    /// Returns a number greater than all earlier ones.
     pub(crate) fn next(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence
@@ -112,7 +112,7 @@ impl<'t> Transaction<'t> {
         removed.map_err(|error| from_redb(error, "cannot remove a record"))
     }
 
-    /// Numbers the changes. Returns `None` if there are none.
+    /// Numbers the changes. `None` if there are none.
     pub(crate) fn finish(mut self) -> Result<Option<WriteSummary>, Error> {
         let changes = self.changes;
         if changes == 0 {
@@ -124,7 +124,7 @@ impl<'t> Transaction<'t> {
     }
 }
 
-/// Returns the last number used: it goes up with every commit.
+/// Returns the last number used, which increases with every commit.
 pub(crate) fn last_sequence(
     table: &impl ReadableTable<&'static [u8], &'static [u8]>,
 ) -> Result<u64, Error> {
@@ -142,11 +142,11 @@ pub(crate) fn get(
     Ok(value.map(|value| value.value().to_vec()))
 }
 
-/// A key without the prefix that was asked for, and its value.
+/// A key without the requested prefix, and its value.
 pub(crate) type Record = (Vec<u8>, Vec<u8>);
 pub(crate) type Scan<'a> = Box<dyn Iterator<Item = Result<Record, Error>> + 'a>;
 
-/// Returns all records whose key begins with `prefix`, in the order of their keys.
+/// Returns all records whose key begins with `prefix`, ordered by key.
 pub(crate) fn scan<'a>(
     table: &'a impl ReadableTable<&'static [u8], &'static [u8]>,
     prefix: &[u8],
@@ -178,7 +178,7 @@ impl Encoder {
         self
     }
 
-    /// Adds the length and the bytes. The caller has refused what is longer than `u32` can say.
+    /// Adds the length and the bytes. The caller has refused a length beyond `u32`.
     pub(crate) fn bytes(mut self, value: &[u8]) -> Self {
         self.0.extend_from_slice(&(value.len() as u32).to_be_bytes());
         self.0.extend_from_slice(value);
@@ -231,7 +231,7 @@ pub(crate) fn text(bytes: &[u8]) -> Result<String, Error> {
     String::from_utf8(bytes.to_vec()).map_err(|_| Error::unreadable("a name is not UTF-8"))
 }
 
-/// Refuses bytes that are longer than `max`. Empty bytes pass: a key may be empty.
+/// Refuses bytes longer than `max`. Accepts empty bytes, because a key may be empty.
 pub(crate) fn check_len(what: &str, bytes: &[u8], max: usize) -> Result<(), Error> {
     if bytes.len() <= max {
         return Ok(());
@@ -239,13 +239,13 @@ pub(crate) fn check_len(what: &str, bytes: &[u8], max: usize) -> Result<(), Erro
     Err(Error::invalid(format!("{what} has {} bytes, more than {max}", bytes.len())))
 }
 
-/// Returns the milliseconds since 1970, UTC; 0 for a time before.
+/// Returns the milliseconds since 1970, UTC; 0 for an earlier time.
 pub(crate) fn millis(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns the time that is `millis` milliseconds after 1970, UTC.
+/// Returns the time `millis` milliseconds after 1970, UTC.
 pub(crate) fn time(millis: u64) -> SystemTime {
     UNIX_EPOCH.checked_add(Duration::from_millis(millis)).unwrap_or(UNIX_EPOCH)
 }

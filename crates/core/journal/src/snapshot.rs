@@ -17,13 +17,13 @@ use crate::header::read_header;
 use crate::storage::{ReadOnly, Readable};
 use crate::{Error, JournalId, Storage};
 
-/// How often a file is read that looks damaged.
+/// The number of tries to read a file that looks damaged.
 const TRIES: u32 = 5;
-/// How often a file is read that another process writes to meanwhile.
+/// The number of tries to read a file that another process is writing to.
 const TRIES_CHANGING: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(10);
-/// The length of the journal's header and of redb's, which follows it: each commit writes them
-/// last.
+/// The length in bytes of the journal's header and redb's, which follows it. Each commit writes
+/// them last.
 const HEADERS_LEN: u64 = 8192;
 
 /// A journal as it was at one moment.
@@ -32,18 +32,18 @@ pub(crate) struct Snapshot {
     pub(crate) id: Option<JournalId>,
 }
 
-/// Opens the journal for reading, as it was at one moment. Returns `None` if there is none.
+/// Opens the journal for reading, as it was at one moment. `None` if there is none.
 ///
-/// A commit that is written while the file is read shows as damage, or as the commit before it.
-/// Each commit ends with a change of the headers. So a file whose headers changed meanwhile is
-/// read again, and so is one that looks damaged, before the damage is reported.
+/// If a commit is written while the file is read, the file may look damaged, or show the previous
+/// commit. Each commit ends with a change of the headers. So a file whose headers changed meanwhile
+/// is read again. A file that looks damaged is also read again before the damage is reported.
 pub(crate) fn read_snapshot(files: &Files) -> Result<Option<Snapshot>, Error> {
     let mut tries = 1;
     loop {
         let Some(image) = open_image(files)? else {
             return Ok(None);
         };
-        // What opening reads is all that is ever read: it checks each page that is in use.
+        // Opening checks each page in use, so nothing else is read later.
         let opened = open_database(&image);
         let has_changed = read_headers(files)? != Some(headers_of(&*image)?);
         let tries_allowed = if has_changed { TRIES_CHANGING } else { TRIES };
@@ -62,7 +62,7 @@ pub(crate) fn read_snapshot(files: &Files) -> Result<Option<Snapshot>, Error> {
     }
 }
 
-/// Opens the file of the journal, to be read as it is now. Returns `None` if there is none.
+/// Opens the journal's file, to be read in its current state. `None` if there is none.
 pub(crate) fn open_image(files: &Files) -> Result<Option<Arc<dyn Storage>>, Error> {
     let Some(file) = open_journal(files)? else {
         return Ok(None);
@@ -70,13 +70,13 @@ pub(crate) fn open_image(files: &Files) -> Result<Option<Arc<dyn Storage>>, Erro
     let image = Image::new(file)
         .map(ReadOnly)
         .map_err(|cause| Error::os(format!("cannot read {}", files.path().display()), cause))?;
-    // Before anything else: that they are the same afterwards shows that no commit ended meanwhile.
+    // Read the headers first: if they are equal afterwards, no commit ended meanwhile.
     headers_of(&image)?;
     Ok(Some(Arc::new(image)))
 }
 
-/// Opens a journal's file for reading, also a damaged one. Refuses a file that does not begin as a
-/// journal before it reads any more of it.
+/// Opens a journal's file for reading, even a damaged one. Refuses a file that does not begin like
+/// a journal before it reads any more of it.
 pub(crate) fn open_journal(files: &Files) -> Result<Option<File>, Error> {
     let Some(file) = files.open()? else {
         return Ok(None);
@@ -101,14 +101,14 @@ fn headers_of(storage: &dyn Storage) -> Result<Vec<u8>, Error> {
     read.map_err(|cause| from_io("cannot read the headers", cause))
 }
 
-/// The length of the pieces that are read, as redb's pages are.
+/// The size of each read in bytes, equal to redb's page.
 const PIECE: u64 = 4096;
 
-/// The bytes that an image holds at most: no journal has so many in use.
+/// The most bytes that an image holds; no journal has more in use.
 const MAX_HELD: usize = 1 << 30;
 
-/// A file of which each byte is read once, and held in memory. So another process may write to it,
-/// and what is read twice is the same. What is not read, such as a hole, costs nothing.
+/// A file that is read once and held in memory. So another process may write to it, and a second
+/// read of the same bytes gives the same result. Unread parts, such as holes, cost nothing.
 #[derive(Debug)]
 pub(crate) struct Image {
     file: File,

@@ -1,4 +1,4 @@
-//! The storage of a journal: a file, an image in memory, or an overlay that keeps writes in memory.
+//! A journal's storage: a file, an image in memory, or an overlay that keeps writes in memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,45 +15,44 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// When the length cannot be read.
+    /// The length cannot be read.
     fn len(&self) -> io::Result<u64>;
 
     /// Returns true if the length is 0.
     ///
     /// # Errors
     ///
-    /// When the length cannot be read.
+    /// The length cannot be read.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
 
-    /// Fills `out` from `offset` on.
+    /// Fills `out` with the bytes from `offset` on.
     ///
     /// # Errors
     ///
-    /// When it cannot be filled, also because the storage ends before.
+    /// `out` could not be filled, for example because the storage ends before.
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
 
     /// Writes all of `data` at `offset`.
     ///
     /// # Errors
     ///
-    /// When not all of it was written.
+    /// Not all of it was written.
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
-    /// Cuts the storage, or extends it with zeros.
+    /// Cuts the storage, or extends it with zeros, to `len` bytes.
     ///
     /// # Errors
     ///
-    /// When the length was not changed.
+    /// The length was not changed.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Makes all earlier writes and the length durable: they are read back after a loss of power.
+    /// Makes all earlier writes and the length durable, so that they survive a power failure.
     ///
     /// # Errors
     ///
-    /// When that is not certain. Earlier writes are then lost or not, and a second call says
-    /// nothing about them.
+    /// Earlier writes may be lost, and a second call gives no information about them.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -194,12 +193,12 @@ impl Storage for Overlay {
     }
 }
 
-/// Bytes to read.
+/// A read-only source of bytes.
 pub(crate) trait Readable: fmt::Debug + Send + Sync + 'static {
-    /// As [`Storage::len`].
+    /// Returns the length in bytes, like [`Storage::len`].
     fn len(&self) -> io::Result<u64>;
 
-    /// As [`Storage::read`].
+    /// Fills `out`, like [`Storage::read`].
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
 }
 
@@ -217,7 +216,7 @@ impl Readable for Vec<u8> {
     }
 }
 
-/// A storage that refuses to be changed.
+/// A storage that refuses changes.
 #[derive(Debug)]
 pub(crate) struct ReadOnly<T>(pub(crate) T);
 

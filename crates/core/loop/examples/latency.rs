@@ -1,5 +1,5 @@
-//! How long a change of the desired state is on its way: from the call of `Handle::change` to the
-//! source's pass that has it, and to the caller that waits for it to have converged.
+//! Measures the latency of a change of the desired state: from the call of `Handle::change` to the
+//! source's pass with the change, and to the caller that waits for the change to converge.
 //!
 //! `cargo run --release --example latency -p trueup-loop`
 
@@ -13,7 +13,7 @@ use trueup_reconcile::{MemoryLedger, PassInput, Report, Source};
 
 const CHANGES: usize = 10_000;
 
-/// What there is to do is to note the time.
+/// A source that only notes the time of its passes.
 struct Clock;
 
 struct Noted(Instant);
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let handle = running.handle();
         let (mut there, mut back) = (Vec::new(), Vec::new());
         for at in 0..CHANGES {
-            // The loop has gone to sleep by then.
+            // Let the loop go to sleep first.
             thread::sleep(Duration::from_micros(200));
             let began = Instant::now();
             let change = move |all: &mut Vec<u64>| all[at % size] += 1;

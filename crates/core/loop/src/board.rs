@@ -1,5 +1,5 @@
-//! What is known of single objects: their statuses, the latest changes of these, and which objects
-//! each revision of the desired state has changed.
+//! The state of single objects: their statuses, the latest changes of statuses, and the objects
+//! that each revision of the desired state has changed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use trueup_reconcile::{OpKey, Status};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock};
 use crate::{Event, Revision};
 
-/// The number of events that are kept for readers.
+/// The number of events kept for readers.
 const MAX_EVENTS: usize = 4096;
-/// The number of changed objects that are kept, of the latest revisions. A revision that changed
-/// none counts as one.
+/// The number of changed objects kept, for the latest revisions. A revision without changes counts
+/// as one.
 const MAX_CHANGED: usize = 1 << 16;
 
 #[derive(Debug, Default)]
@@ -27,36 +27,36 @@ pub(crate) struct Board {
 #[derive(Debug, Default)]
 pub(crate) struct Locked {
     statuses: BTreeMap<OpKey, DatedStatus>,
-    /// The number of statuses, by the kind of the object and the name of the condition.
+    /// The number of statuses, by the object's kind and the condition's name.
     counts: BTreeMap<(&'static str, &'static str), usize>,
     events: VecDeque<Event>,
-    /// The number of events before the first that is kept.
+    /// The number of events before the first kept one.
     dropped: u64,
-    /// What each revision changed; `None`: that is not known.
+    /// The objects that each revision changed; `None` if the source does not know them.
     changed: VecDeque<(Revision, Option<Vec<OpKey>>)>,
     /// The sum of their [`size`]s.
     changed_len: usize,
-    /// The last revision whose changes are not kept any more.
+    /// The last revision whose changes are no longer kept.
     forgotten: Option<Revision>,
     /// True once no event follows.
     pub(crate) has_ended: bool,
     wakers: Wakers,
 }
 
-/// A status, and when its object came to have one.
+/// A status, and the time since which its object has had one.
 #[derive(Clone, Debug)]
 pub(crate) struct DatedStatus {
     pub(crate) status: Arc<Status>,
     pub(crate) since: SystemTime,
 }
 
-/// Which objects a revision changed.
+/// The objects that a revision changed, as far as known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Changed {
     Keys(Vec<OpKey>),
-    /// The source does not know which.
+    /// The source does not know the objects.
     Unknown,
-    /// It is too long ago.
+    /// The revision is too old.
     Forgotten,
 }
 
@@ -66,7 +66,7 @@ impl Board {
         lock(&self.locked)
     }
 
-    /// Takes the statuses that a pass has found changed.
+    /// Stores the statuses that a pass has changed.
     pub(crate) fn update(&self, changes: Vec<(OpKey, Option<Arc<Status>>)>) {
         if changes.is_empty() {
             return;
@@ -98,7 +98,7 @@ impl Board {
         self.notify(locked);
     }
 
-    /// Takes note that no event follows.
+    /// Notes that no event follows.
     pub(crate) fn end(&self) {
         let mut locked = self.lock();
         locked.has_ended = true;
@@ -112,7 +112,7 @@ impl Board {
         wakers.for_each(Waker::wake);
     }
 
-    /// Takes note of what a revision changed.
+    /// Stores the objects that a revision changed.
     pub(crate) fn note_changed(&self, revision: Revision, keys: Option<Vec<OpKey>>) {
         let mut locked = self.lock();
         locked.changed_len += size(keys.as_ref());
@@ -176,8 +176,8 @@ impl Locked {
         self.dropped + self.events.len() as u64
     }
 
-    /// Returns the event of a number, and the number of the next one. Those that are not kept any
-    /// more are one event.
+    /// Returns the event of a number, and the next event's number. All dropped events count as one
+    /// event. `None` if the event has not happened yet.
     pub(crate) fn event(&self, number: u64) -> Option<(Event, u64)> {
         match number.checked_sub(self.dropped) {
             None => {
@@ -191,35 +191,35 @@ impl Locked {
         }
     }
 
-    /// Has a task woken at the next event.
+    /// Wakes a task at the next event. Replaces the task's earlier waker.
     pub(crate) fn wake(&mut self, id: &mut WakerId, waker: &Waker) {
         self.wakers.set(id, waker);
     }
 
-    /// Forgets a task that does not wait any more.
+    /// Removes the waker of a task that no longer waits.
     pub(crate) fn forget(&mut self, id: &WakerId) -> Option<Waker> {
         self.wakers.remove(id)
     }
 }
 
-/// Returns how much of [`MAX_CHANGED`] the changes of a revision take.
+/// Returns the part of [`MAX_CHANGED`] that a revision's changes take.
 fn size(keys: Option<&Vec<OpKey>>) -> usize {
     keys.map_or(1, |keys| keys.len().max(1))
 }
 
-/// The wakers of the tasks that wait. A task has at most one.
+/// The wakers of waiting tasks, at most one for each task.
 #[derive(Debug, Default)]
 pub(crate) struct Wakers {
     last: u64,
     waiting: BTreeMap<u64, Waker>,
 }
 
-/// A task's place among the wakers. The task's future has it, and removes it when dropped.
+/// A task's key among the wakers. The task's future holds it, and removes the waker when dropped.
 #[derive(Debug, Default)]
 pub(crate) struct WakerId(Option<u64>);
 
 impl Wakers {
-    /// Has a task woken at the next news, in place of what it set before.
+    /// Wakes a task at the next event. Replaces the task's earlier waker.
     pub(crate) fn set(&mut self, id: &mut WakerId, waker: &Waker) {
         let id = *id.0.get_or_insert_with(|| {
             self.last += 1;
@@ -228,12 +228,12 @@ impl Wakers {
         self.waiting.insert(id, waker.clone());
     }
 
-    /// Forgets a task that does not wait any more.
+    /// Removes the waker of a task that no longer waits.
     pub(crate) fn remove(&mut self, id: &WakerId) -> Option<Waker> {
         self.waiting.remove(&id.0?)
     }
 
-    /// Takes all, to wake them after the lock.
+    /// Takes all wakers; wake them after the lock is released.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = Waker> + use<> {
         std::mem::take(&mut self.waiting).into_values()
     }

@@ -1,9 +1,9 @@
-//! The settings of a loop.
+//! A loop's settings.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// The settings of a loop: see each for its default.
+/// A loop's settings; each method names its default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     interval: Duration,
@@ -16,48 +16,48 @@ pub struct Config {
 }
 
 impl Config {
-    /// The shortest interval and the shortest backoff. So a loop never spins on its timer.
+    /// The shortest interval and the shortest backoff, so a loop never spins on its timer.
     pub const MIN_INTERVAL: Duration = Duration::from_millis(1);
 
     /// The longest backoff: a day.
     pub const MAX_BACKOFF: Duration = Duration::from_secs(86_400);
 
-    /// Sets the time from the end of a full pass to the next one without a request; 5 s by default.
-    /// It may be longer while events cover the source: see
+    /// Sets the time from the end of a full pass to the next unrequested one; 5 s by default. It
+    /// can be longer while events cover the source: see
     /// [`with_interval_factor`](Self::with_interval_factor).
     ///
-    /// A shorter time than [`MIN_INTERVAL`](Self::MIN_INTERVAL) counts as that. A time beyond the
-    /// clock's range means never: then only hints, forced passes and retries cause a pass.
+    /// The minimum is [`MIN_INTERVAL`](Self::MIN_INTERVAL). A time beyond the clock's range means
+    /// never: then only hints, forced passes and retries cause a pass.
     pub fn with_interval(self, interval: Duration) -> Self {
         Config { interval: interval.max(Self::MIN_INTERVAL), ..self }
     }
 
-    /// Sets how many times as long as the last full pass took the interval is at least, while the
-    /// subscription covers what the source manages
-    /// ([`Report::coverage`](trueup_reconcile::Report::coverage)); 100 by default, so that full
-    /// passes by the timer take at most 1 % of the time. 0 means none: the interval alone counts.
+    /// Sets the minimum of the interval as a multiple of the last full pass's duration. It applies
+    /// while the subscription covers all that the source manages
+    /// ([`Report::coverage`](trueup_reconcile::Report::coverage)). The default is 100: full passes
+    /// by the timer take at most 1 % of the time. 0 sets no minimum.
     ///
-    /// The interval alone also counts after a full pass that could not run, was truncated, did not
-    /// read all, or changed something; after lost events; while an op is pending that is not in
+    /// The interval alone counts after a full pass that could not run, was truncated, did not read
+    /// everything, or changed something; after lost events; while an op is pending without a
     /// backoff; and while more than 65,536 objects fail.
     pub fn with_interval_factor(self, times: u32) -> Self {
         Config { interval_factor: times, ..self }
     }
 
-    /// Sets the time from the first hint to the pass that answers it; 100 ms by default. With zero
-    /// that pass comes as soon as hints need not wait for the last pass.
+    /// Sets the time from the first hint to the pass that answers it; 100 ms by default. If it is
+    /// zero, the pass starts as soon as hints need not wait for the last pass.
     pub fn with_debounce(self, debounce: Duration) -> Self {
         Config { debounce, ..self }
     }
 
-    /// Sets by how much each interval and each backoff is longer or shorter at random, in per cent;
-    /// 10 by default, 0 for none, 100 at most. It keeps many loops from waking at one moment.
+    /// Sets the random variation of each interval and each backoff, in per cent of its length; 10
+    /// by default, 0 for none, 100 at most. It keeps many loops from waking at the same moment.
     pub fn with_jitter(self, percent: u8) -> Self {
         Config { jitter: percent.min(100), ..self }
     }
 
-    /// Sets the backoff of an op that fails: `first`, doubled with each failure up to `last`; 1 s
-    /// and 60 s by default.
+    /// Sets the backoff of a failed op: `first`, doubled with each failure up to `last`; 1 s and 60
+    /// s by default.
     ///
     /// Both are limited to [`MIN_INTERVAL`](Self::MIN_INTERVAL) and
     /// [`MAX_BACKOFF`](Self::MAX_BACKOFF), and `last` is at least `first`.
@@ -66,24 +66,25 @@ impl Config {
         Config { backoff: (least, last.clamp(least, Self::MAX_BACKOFF)), ..self }
     }
 
-    /// Sets how many ops are applied per second in the long run, and how many at once after a rest;
-    /// no limit by default.
+    /// Limits the ops to `limit` per second on average, and to `burst` at once after a rest; no
+    /// limit by default.
     pub fn with_budget(self, limit: NonZeroU32, burst: NonZeroU32) -> Self {
         Config { budget: Some((limit, burst)), ..self }
     }
 
-    /// Sets how long a pass may begin new steps; 60 s by default. The remaining ops are pending,
-    /// and another pass follows.
+    /// Sets how long a pass may begin new steps; 60 s by default. After that, the remaining ops are
+    /// pending, and another pass follows.
     pub fn with_deadline(self, deadline: Duration) -> Self {
         Config { deadline, ..self }
     }
 
-    /// Returns the time from the end of a full pass to the next one without a request.
+    /// Returns the time from the end of a full pass to the next unrequested one.
     pub fn interval(&self) -> Duration {
         self.interval
     }
 
-    /// Returns how many times as long as the last full pass took the interval is at least.
+    /// Returns the minimum of the interval, as a multiple of the last full pass's duration; 0 for
+    /// none.
     pub fn interval_factor(&self) -> u32 {
         self.interval_factor
     }
@@ -93,17 +94,17 @@ impl Config {
         self.debounce
     }
 
-    /// Returns by how much intervals and backoffs vary, in per cent.
+    /// Returns the random variation of intervals and backoffs, in per cent.
     pub fn jitter(&self) -> u8 {
         self.jitter
     }
 
-    /// Returns the first and the longest backoff of an op that fails.
+    /// Returns the first and the longest backoff of a failed op.
     pub fn backoff(&self) -> (Duration, Duration) {
         self.backoff
     }
 
-    /// Returns the ops per second and at once; `None`: no limit.
+    /// Returns the limit of ops per second, and at once; `None` without a limit.
     pub fn budget(&self) -> Option<(NonZeroU32, NonZeroU32)> {
         self.budget
     }

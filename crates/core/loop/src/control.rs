@@ -1,6 +1,6 @@
 //! The state machine behind a lock, with the means to wake the driver and to wait for it.
 //!
-//! It has no types of the source, and no code of a source or a caller runs under the lock, so that
+//! It has none of the source's types, and no code of a source or a caller runs under the lock. So
 //! no thread waits long for it.
 
 use std::task::{Context, Poll, Waker};
@@ -24,43 +24,43 @@ pub(crate) struct Control {
 #[derive(Debug)]
 struct Locked {
     state: State,
-    /// Wakes the driver, which then polls the state again; `None` before it runs.
+    /// Wakes the driver, which then polls the state again; `None` before the driver runs.
     driver: Option<Waker>,
-    /// The thread that carries out an action, if one does.
+    /// The thread that is carrying out an action; `None` between actions.
     thread: Option<thread::ThreadId>,
     /// True while the source runs a pass. Only callbacks follow, which write nothing.
     in_source: bool,
-    /// Since when the source runs a pass, or its callbacks run.
+    /// The start of the source's pass or its callbacks; `None` while neither runs.
     busy_since: Option<Instant>,
-    /// True once everything of the loop is dropped. The state has ended before.
+    /// True once all parts of the loop are dropped. The state has ended before.
     dropped: bool,
-    /// The tasks that wait: woken when `changed` is notified.
+    /// The waiting tasks, woken when `changed` is notified.
     wakers: Wakers,
 }
 
-/// What the driver does next.
+/// The driver's next step: an action, or a rest.
 #[derive(Debug)]
 pub(crate) enum Next {
     Do(Action),
     Rest(Rest),
 }
 
-/// What the driver has drained; `None` if the subscription failed.
+/// The result of draining the descriptor; `None` if the subscription failed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Events(pub(crate) Option<Drained>);
 
-/// Which passes may begin.
+/// The passes that may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MayPass {
     No,
     Due,
-    /// Also one that is requested, without the rest of its debounce.
+    /// A requested one too, without the rest of its debounce.
     Requested,
-    /// A full one, whether requested or not.
+    /// A full one, requested or not.
     Forced,
 }
 
-/// Calls of the driver.
+/// The driver's calls.
 impl Control {
     pub(crate) fn new(config: Config) -> Self {
         Control {
@@ -81,19 +81,19 @@ impl Control {
         self.lock().state.share_budget(budget);
     }
 
-    /// Sets what wakes the driver from now on.
+    /// Sets the waker of the driver.
     pub(crate) fn set_waker(&self, driver: Waker) {
         let before = self.lock().driver.replace(driver);
-        // After the lock: it may own anything.
+        // After the lock, because a waker may own anything.
         drop(before);
     }
 
-    /// Takes what the driver has drained, and returns what it does next, on the calling thread. A
-    /// pass that is due and may not run is nothing.
+    /// Takes the driver's drained events, and returns its next step, on the calling thread. A due
+    /// pass that may not run is skipped.
     ///
     /// # Errors
     ///
-    /// The number of overruns, if this is a new one: the driver calls back, and asks again.
+    /// The number of overruns, if there is a new one: the driver calls back, and asks again.
     pub(crate) fn next(&self, drained: Option<Events>, may_pass: MayPass) -> Result<Next, u64> {
         let mut inner = self.lock();
         let now = sync::now();
@@ -125,7 +125,7 @@ impl Control {
         })
     }
 
-    /// Takes note that the calling thread goes on with the running pass.
+    /// Notes that the calling thread continues the running pass.
     pub(crate) fn pass_goes_on(&self) {
         let mut inner = self.lock();
         inner.thread = Some(thread::current().id());
@@ -136,7 +136,7 @@ impl Control {
         self.input(|inner, now| inner.state.handle_subscribed(now, hearing));
     }
 
-    /// Takes note of what the changes since the last pass are about; `None`: that is not known.
+    /// Notes the objects changed since the last pass; `None` if they are not known.
     pub(crate) fn changed(&self, keys: Option<&[OpKey]>) {
         self.lock().state.handle_changed_keys(keys);
     }
@@ -161,7 +161,7 @@ impl Control {
         self.lock().state.has_backoff()
     }
 
-    /// Takes note that the source has run its pass; callbacks follow. Returns true if ops in it are
+    /// Notes that the source has run its pass; callbacks follow. Returns true if the pass's ops are
     /// drift.
     pub(crate) fn source_done(&self) -> bool {
         let mut inner = self.lock();
@@ -174,7 +174,7 @@ impl Control {
         self.lock().state.handle_outcomes(sync::now(), summary);
     }
 
-    /// Takes the end of a pass, and ends the loop if the scope is gone.
+    /// Ends a pass, and ends the loop if the scope is gone.
     pub(crate) fn pass_done(&self, summary: Option<&PassSummary>, is_scope_gone: bool) {
         self.input(|inner, now| {
             inner.state.handle_pass_done(now, summary);
@@ -185,7 +185,7 @@ impl Control {
         self.notify();
     }
 
-    /// Takes note that the loop is dropped. Every wait ends.
+    /// Notes that the loop is dropped. Ends every wait.
     pub(crate) fn dropped(&self) {
         let mut inner = self.lock();
         inner.state.handle_gone();
@@ -197,12 +197,12 @@ impl Control {
 
 /// Calls of handles and of the subscription.
 impl Control {
-    /// Takes a hint of a subscription that has a thread of its own.
+    /// Handles a hint from a subscription with its own thread.
     pub(crate) fn notified(&self) {
         self.input(|inner, now| inner.state.handle_notification(now, Drained::Hint));
     }
 
-    /// Takes a new desired state.
+    /// Notes a new desired state, and returns its revision.
     pub(crate) fn desired(&self) -> Result<Revision, Error> {
         self.input(|inner, now| {
             inner.refuse_if_stopping()?;
@@ -210,7 +210,7 @@ impl Control {
         })
     }
 
-    /// Takes a change of the desired state.
+    /// Notes a change of the desired state, and returns its revision.
     pub(crate) fn change(&self) -> Result<Revision, Error> {
         self.input(|inner, now| {
             inner.refuse_if_stopping()?;
@@ -218,18 +218,18 @@ impl Control {
         })
     }
 
-    /// Returns once a pass over that revision, or a later one, has converged.
+    /// Waits until a pass over the revision, or a later one, has converged.
     pub(crate) fn converged(&self, revision: Revision, timeout: Duration) -> Result<(), Error> {
         self.wait_for(timeout, &self.until_converged(revision))
     }
 
-    /// Returns once a pass over that revision, or a later one, has tried all of it.
+    /// Waits until a pass over the revision, or a later one, has tried all of it.
     pub(crate) fn tried(&self, revision: Revision, timeout: Duration) -> Result<(), Error> {
         self.wait_for(timeout, &Until::tried(revision))
     }
 
-    /// Until a pass over that revision, or a later one, has converged: from now on, unless the last
-    /// one did and nothing came since.
+    /// Returns the condition that a pass over the revision, or a later one, has converged: from now
+    /// on, unless the last one did and nothing came since.
     pub(crate) fn until_converged(&self, revision: Revision) -> Until {
         let after = Some(self.lock().state.last_started());
         Until { revision, after }
@@ -247,7 +247,7 @@ impl Control {
         self.wait(timeout, |inner| until.answer(inner))
     }
 
-    /// Has a task woken when there may be an answer, or returns that.
+    /// Returns a condition's answer, or wakes the task when there may be one.
     pub(crate) fn poll(
         &self,
         until: &Until,
@@ -264,28 +264,28 @@ impl Control {
         }
     }
 
-    /// Takes note that a task does not wait any more.
+    /// Removes the waker of a task that no longer waits.
     pub(crate) fn forget(&self, id: &WakerId) {
         let waker = self.lock().wakers.remove(id);
-        // After the lock: it may own anything.
+        // After the lock, because a waker may own anything.
         drop(waker);
     }
 
-    /// Returns how often the ops on objects have failed, and when they are tried again.
+    /// Returns for each object how often its ops have failed, and when they are tried again.
     pub(crate) fn retries(&self, keys: &[OpKey]) -> Vec<Option<(u32, Instant)>> {
         let inner = self.lock();
         keys.iter().map(|key| inner.state.retry(*key)).collect()
     }
 
-    /// Returns for how long from now the op on an object is not tried again, at the latest.
+    /// Returns the longest time until the op on an object is tried again; `None` without a backoff.
     pub(crate) fn time_to_retry(&self, key: OpKey) -> Option<Duration> {
         let (_, at) = self.lock().state.retry(key)?;
         let left = at.saturating_duration_since(sync::now());
         (!left.is_zero()).then_some(left)
     }
 
-    /// Refuses a question that would not be answered: by a loop that ends, or by the calling
-    /// thread, which waits.
+    /// Fails if a question would not be answered: by a loop that ends, or by the calling thread
+    /// itself.
     pub(crate) fn refuse_question(&self) -> Result<(), Error> {
         let inner = self.lock();
         inner.refuse_if_stopping()?;
@@ -298,7 +298,7 @@ impl Control {
         driver.iter().for_each(Waker::wake_by_ref);
     }
 
-    /// Takes note that the calling thread answers questions, or calls back.
+    /// Notes that the calling thread answers questions or calls back.
     pub(crate) fn begin_calls(&self) {
         self.lock().thread = Some(thread::current().id());
     }
@@ -308,7 +308,7 @@ impl Control {
         self.notify();
     }
 
-    /// Returns once a question is answered.
+    /// Waits until a question is answered.
     pub(crate) fn wait_answered(
         &self,
         timeout: Duration,
@@ -323,7 +323,7 @@ impl Control {
         })
     }
 
-    /// Takes note that the source begins or ends a pass, with its callbacks.
+    /// Notes the start or the end of the source's pass with its callbacks.
     pub(crate) fn set_busy(&self, is_busy: bool) {
         self.lock().busy_since = is_busy.then(sync::now);
     }
@@ -345,7 +345,7 @@ impl Control {
         })
     }
 
-    /// Returns once a pass that started after this call is done.
+    /// Waits until a pass that started after this call is done.
     pub(crate) fn force(&self, timeout: Duration) -> Result<(), Error> {
         let pass = self.input(|inner, now| {
             inner.refuse_if_stopping()?;
@@ -379,10 +379,10 @@ impl Control {
             if inner.in_source {
                 inner.refuse_own_thread()?;
             }
-            // In a callback after a pass the source does not write any more.
+            // In a callback after a pass, the source no longer writes.
             Ok((!inner.is_own_thread()).then_some(last))
         });
-        // Waits for a pass that does not start now end.
+        // Ends waits for a pass that cannot start now.
         self.notify();
         let Some(last) = last? else { return Ok(()) };
         self.wait(timeout, |Locked { state, .. }| {
@@ -420,22 +420,22 @@ impl Control {
 
 impl Control {
     fn lock(&self) -> MutexGuard<'_, Locked> {
-        // No code that can panic halfway runs under the lock, so a poisoned one is whole too.
+        // No code that can panic halfway runs under the lock, so a poisoned state is consistent.
         lock(&self.locked)
     }
 
-    /// Has those who wait look again.
+    /// Makes the waiting threads and tasks look again.
     fn notify(&self) {
         let wakers = self.lock().wakers.take();
         self.changed.notify_all();
         wakers.for_each(Waker::wake);
     }
 
-    /// Gives the state an input, and wakes the driver if that changed its timeout.
+    /// Gives the state an input, and wakes the driver if its timeout changed.
     fn input<T>(&self, input: impl FnOnce(&mut Locked, Instant) -> T) -> T {
         let mut inner = self.lock();
         let before = inner.state.poll_timeout();
-        // The time is read under the lock, so that inputs arrive in its order.
+        // Read the time under the lock, so that inputs arrive in its order.
         let answer = input(&mut inner, sync::now());
         let is_changed = inner.state.poll_timeout() != before;
         let driver = inner.driver.clone().filter(|_| is_changed);
@@ -458,17 +458,17 @@ impl Control {
     }
 }
 
-/// What a call or a task waits for.
+/// The condition that a call or a task waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Until {
     revision: Revision,
-    /// The last pass that had started by then, where one is to have converged; else it is enough
-    /// that a pass has tried all.
+    /// To wait for convergence: the last pass that had started by then. `None` if it is enough that
+    /// a pass has tried all of the revision.
     after: Option<u64>,
 }
 
 impl Until {
-    /// Until a pass over that revision, or a later one, has tried all of it.
+    /// Returns the condition that a pass over the revision, or a later one, has tried all of it.
     pub(crate) fn tried(revision: Revision) -> Until {
         Until { revision, after: None }
     }
@@ -496,8 +496,8 @@ impl Until {
 }
 
 impl Locked {
-    /// Takes the result of draining the descriptor, because the state asked for it, or because the
-    /// descriptor is readable. Returns the number of overruns if this is a new one.
+    /// Takes the result of draining the descriptor, at the state's request or because the
+    /// descriptor was readable. Returns the number of overruns if there is a new one.
     fn drained(&mut self, now: Instant, Events(drained): Events) -> Option<u64> {
         let before = self.state.overruns();
         if self.state.is_listening() && !self.state.is_stopping() {

@@ -1,4 +1,4 @@
-//! The driver: carries out the actions of the state machine, one at a time.
+//! The driver: carries out the state machine's actions, one at a time.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -28,48 +28,48 @@ type OnSubscribe<'a, S> = dyn FnMut(Subscribed<(), &<S as Source>::Error>) + Sen
 
 /// Runs passes of a source until it is stopped.
 ///
-/// It subscribes, runs the first pass at once, and then a full pass at each interval, and earlier
-/// if a hint or a handle requests one. Each pass gets the same ledger, which the loop itself
-/// neither reads nor writes.
+/// It subscribes, runs the first pass at once, and then a full pass at each interval. A hint or a
+/// handle can request an earlier one. Each pass gets the same ledger; the loop itself does not use
+/// it.
 pub struct Loop<'a, S: Source> {
-    // Dropped in this order: everything else is dropped before handles see the end.
+    // Dropped in this order: all other fields go before handles see the end.
     source: S,
     scope: S::Scope,
     desired: S::Desired,
     ledger: Box<dyn Ledger + Send + 'a>,
     options: S::Options,
     callbacks: Callbacks<'a, S>,
-    /// The desired state of the last pass, if that gave a report.
+    /// The desired state of the last pass, if the pass gave a report.
     last_reported: Option<Revision>,
     /// The error that ended the scope.
     scope_error: Option<Arc<S::Error>>,
     /// The pass that has begun and not ended, between two turns.
     open: Option<OpenPass<S::Report>>,
     has_begun: bool,
-    /// The last rest waits for the descriptor.
+    /// True if the last rest waits for the descriptor.
     is_listening: bool,
     shared: Arc<Shared<S>>,
     _on_drop: OnDrop<S>,
 }
 
-/// The parts of a loop that a question may look at, for [`Handle::ask`].
+/// The parts of a loop that a question may read, for [`Handle::ask`].
 #[non_exhaustive]
 pub struct LoopView<'a, S: Source> {
     /// The source, as the last pass left it.
     pub source: &'a S,
-    /// The scope.
+    /// The source's scope, as given to [`Loop::new`].
     pub scope: &'a S::Scope,
     /// The desired state of the last pass.
     pub desired: &'a S::Desired,
-    /// The ledger.
+    /// The ledger that each pass gets.
     pub ledger: &'a dyn Ledger,
-    /// The options.
+    /// The source's options, as given to [`Loop::new`].
     pub options: &'a S::Options,
-    /// The backoff of failed ops, as [`PassLimits::backoff`].
+    /// The backoff of failed ops: [`PassLimits::backoff`].
     pub limits: PassLimits<'a>,
 }
 
-/// The callbacks. They run on the loop's thread.
+/// The caller's callbacks. They run on the loop's thread.
 struct Callbacks<'a, S: Source> {
     report: Box<OnPass<'a, S>>,
     subscribe: Box<OnSubscribe<'a, S>>,
@@ -79,9 +79,10 @@ struct Callbacks<'a, S: Source> {
 }
 
 impl<'a, S: Source> Loop<'a, S> {
-    /// Makes a loop, which [`run`](Self::run) then runs. `ledger` is the source's in this scope: a
+    /// Creates a loop for [`run`](Self::run). `ledger` is the source's ledger in this scope: a
     /// durable one, or a [`MemoryLedger`](trueup_reconcile::MemoryLedger) if a restart may forget.
-    /// The loop drops it before it reports its end, so that a caller that waited can open it again.
+    /// The loop drops the ledger before it reports its end, so a caller that waited can open it
+    /// again.
     pub fn new(
         source: S,
         scope: S::Scope,
@@ -115,16 +116,16 @@ impl<'a, S: Source> Loop<'a, S> {
         }
     }
 
-    /// Has it keep a budget together with the other loops that were given it, in place of that of
-    /// its settings. Loops whose passes overlap can exceed it by a burst each.
+    /// Shares a budget with the other loops that have it, in place of the settings' own budget.
+    /// Loops whose passes overlap can exceed it by one burst each.
     pub fn with_budget(self, budget: &Budget) -> Self {
         self.shared.control.share_budget(budget);
         self
     }
 
-    /// Sets a callback for every pass, on the loop's thread, with the revision of the desired state
-    /// that the pass was for, and with its report, or why it could not run. The pass is done once
-    /// all callbacks have returned, and only then a forced pass or a pause returns.
+    /// Sets a callback for every pass, on the loop's thread. It gets the revision of the pass's
+    /// desired state, and the report or the reason why the pass could not run. The pass is done
+    /// once all callbacks have returned. Only then a forced pass or a pause returns.
     pub fn on_report(
         mut self,
         call: impl FnMut(Revision, Result<&S::Report, &S::Error>) + Send + 'a,
@@ -134,8 +135,8 @@ impl<'a, S: Source> Loop<'a, S> {
     }
 
     /// Sets a callback for the subscription, on the loop's thread: for its first result, for a
-    /// later failure, and for its return; not for each repeated failure. [`Handle::subscribed`]
-    /// returns the same.
+    /// later failure, and for its recovery, but not for each repeated failure.
+    /// [`Handle::subscribed`] returns the same result.
     pub fn on_subscribe(mut self, call: impl FnMut(Subscribed<(), &S::Error>) + Send + 'a) -> Self {
         self.callbacks.subscribe = Box::new(call);
         self
@@ -150,20 +151,21 @@ impl<'a, S: Source> Loop<'a, S> {
     }
 
     /// Sets a callback for contention, after [`on_report`](Self::on_report): another writer removes
-    /// or changes objects of ours repeatedly ([`Report::contended`]).
+    /// or changes our objects repeatedly ([`Report::contended`]).
     pub fn on_contention(mut self, call: impl FnMut(&S::Report) + Send + 'a) -> Self {
         self.callbacks.contention = Box::new(call);
         self
     }
 
     /// Sets a callback for a loss of events in the subscription, with the number of losses so far.
-    /// A full pass follows by itself.
+    /// A full pass follows automatically.
     pub fn on_overrun(mut self, call: impl FnMut(u64) + Send + 'a) -> Self {
         self.callbacks.overrun = Box::new(call);
         self
     }
 
-    /// Returns the loop's controls. They work at once; requests are carried out when the loop runs.
+    /// Returns the loop's controls. They work at once; the loop carries out their requests when it
+    /// runs.
     pub fn handle(&self) -> Handle<S> {
         self.shared.handle()
     }
@@ -171,7 +173,7 @@ impl<'a, S: Source> Loop<'a, S> {
     /// Runs the loop on the calling thread until a handle stops it or the scope is gone.
     ///
     /// A panic of the source, of a callback, of a [change](Handle::change) or of a
-    /// [question](Handle::ask) goes on to the caller, and the loop has ended for handles.
+    /// [question](Handle::ask) propagates to the caller, and the loop has ended for handles.
     ///
     /// # Errors
     ///
@@ -184,7 +186,7 @@ impl<'a, S: Source> Loop<'a, S> {
         member.wake();
         let mut buffer = Vec::new();
         loop {
-            // One is always waited for: the turns are not stopped.
+            // There is always one, because these turns are not stopped.
             for turn in turns.next(&mut buffer).into_iter().flat_map(|(_, due)| due) {
                 match self.turn(turn.is_readable()) {
                     Step::Ended(result) => return result,
@@ -199,13 +201,13 @@ impl<'a, S: Source> Loop<'a, S> {
         Arc::clone(&self.shared.control)
     }
 
-    /// Has a turn of a [`Task`](crate::Task) come when the loop has something to do, besides a
-    /// [wake-up](Self::set_waker).
+    /// Schedules the next turn of a [`Task`](crate::Task): when the loop's rest ends. A
+    /// [wake-up](Self::set_waker) can bring it forward.
     pub fn sleep(&self, turn: Turn<'_>, rest: Rest) {
         turn.sleep(rest.until, self.descriptor().filter(|_| rest.is_listening));
     }
 
-    /// Answers the questions of handles.
+    /// Answers the handles' questions.
     fn answer(&self) {
         let questions = mem::take(&mut self.shared.mailbox().questions);
         if questions.is_empty() {
@@ -231,8 +233,8 @@ impl<'a, S: Source> Loop<'a, S> {
         }
     }
 
-    /// Returns the next step, after what was drained. A pass gets the latest desired state of this
-    /// moment.
+    /// Returns the next step, after the drained events. A pass gets the latest desired state at
+    /// this moment.
     fn next(&mut self, drained: Option<Events>, may_pass: MayPass) -> Result<Next, u64> {
         let mut mailbox = self.shared.mailbox();
         let next = self.shared.control.next(drained, may_pass);
@@ -255,7 +257,7 @@ impl<'a, S: Source> Loop<'a, S> {
         next
     }
 
-    /// Notes which objects a revision has changed.
+    /// Notes the objects that a revision has changed.
     fn note_changed(&mut self, revision: Revision) {
         let keys = self.source.changed_keys(&self.desired, &self.options);
         self.shared.control.changed(keys.as_deref());
@@ -298,7 +300,7 @@ impl<'a, S: Source> Loop<'a, S> {
     fn subscription_failed(&mut self, error: S::Error) {
         let error = Arc::new(error);
         let failed = Some(Subscribed::Failed(Arc::clone(&error)));
-        // Dropped after the lock.
+        // Dropped after the lock is released.
         let before = mem::replace(&mut self.shared.mailbox().subscribed, failed);
         if !matches!(before, Some(Subscribed::Failed(_))) {
             trace::subscription_failed(&*error);
@@ -392,13 +394,13 @@ impl<'a, S: Source> Loop<'a, S> {
         let summary = PassSummary::of(&report, control.has_backoff().then_some(is_tracked));
         span.done(&summary);
         control.outcomes(&summary);
-        // A pass has run again.
+        // A pass has run, so the scope no longer has a status.
         let of_scope = [(OpKey::SCOPE, None)];
         let statuses = open.statuses.into_iter().chain(of_scope);
         self.shared.board.update(statuses.collect());
         let report = Arc::new(report);
         let replaced = self.store_report(&report, summary.converged);
-        // One that converged and applied nothing has only tried again what others offer.
+        // A converged pass that applied nothing has only retried what other writers offer.
         let has_drifted = summary.has_applied() || !summary.converged;
         let is_drift = would_be_drift && has_drifted && !summary.ops.is_empty();
         span.within(|| self.call_back(open.revision, &report, is_drift));
@@ -406,7 +408,7 @@ impl<'a, S: Source> Loop<'a, S> {
         if !summary.converged {
             self.shared.forget_converged();
         }
-        // Old reports may be large, so they are dropped when no call waits any more.
+        // Old reports may be large, so they are dropped once no call waits.
         drop(replaced);
     }
 
@@ -420,7 +422,7 @@ impl<'a, S: Source> Loop<'a, S> {
         }
     }
 
-    /// Stores a report, and returns the values that it replaces: they are dropped after the lock.
+    /// Stores a report. Returns the replaced values, to drop after the lock is released.
     fn store_report(&self, report: &Arc<S::Report>, converged: bool) -> impl Sized + use<S> {
         let mut mailbox = self.shared.mailbox();
         let before = converged.then(|| mailbox.converged.replace(Arc::clone(report)));
@@ -428,25 +430,25 @@ impl<'a, S: Source> Loop<'a, S> {
     }
 }
 
-/// Returns the status of the scope after a pass that could not run.
+/// Returns the scope's status after a pass that could not run.
 fn scope_status(error: &(dyn std::error::Error + 'static)) -> Status {
     let condition =
         Condition::Failed { class: ErrorClass::Unknown, errno: None, message: error.to_string() };
     Status::new(Status::SCOPE, "as a whole", condition)
 }
 
-/// What a caller of a pass wants of it.
+/// A caller's limits for a pass.
 struct Asked<'a> {
-    /// False: it changes nothing.
+    /// False if the pass may change nothing.
     apply: bool,
-    /// The caller's own limit.
+    /// The caller's own limit: the pass stops once this returns false.
     should_continue: &'a (dyn Fn() -> bool + Sync),
-    /// What is called before ops are carried out.
+    /// Called before ops are carried out.
     before_change: BeforeChange<'a>,
 }
 
 impl Asked<'_> {
-    /// A pass without limits of the caller.
+    /// The limits of a pass that may do everything.
     const ALL: Asked<'static> =
         Asked { apply: true, should_continue: &|| true, before_change: &|_| true };
 }
@@ -459,68 +461,70 @@ struct OpenPass<R> {
     ops: Option<u64>,
     revision: Revision,
     due: Vec<OpKey>,
-    /// The statuses that were found changed so far.
+    /// The statuses that have changed so far.
     statuses: BTreeMap<OpKey, Option<Arc<Status>>>,
-    /// What it found, if it has only looked so far.
+    /// Its findings, if it has only looked so far.
     report: Option<R>,
 }
 
-/// After so long a pass that has only looked is due again.
+/// After this time, a pass that only looked must look again.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
-/// What [`Loop::poll`] and [`Loop::pass`] have found or done.
+/// The result of [`Loop::poll`] and [`Loop::pass`].
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// No pass was run, and there is nothing else to do now.
+    /// No pass ran, and nothing else is due now.
     Rest(Rest),
     /// A pass ran to its end: see [`Handle::last_report`] and [`Handle::last_error`].
     Passed,
-    /// A pass that may change nothing would change something. It goes on in the next
-    /// [`Loop::pass`], and then looks at everything.
+    /// A pass with `apply` false would change something. It continues in the next [`Loop::pass`],
+    /// and then looks at everything.
     Looked,
     /// The loop has ended, with the result of [`Loop::run`]: drop it.
     Ended(Result<(), Error>),
 }
 
-/// What a loop waits for, besides a wake-up.
+/// The events, besides a wake-up, that a loop waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rest {
-    /// The instant of the next [`Loop::poll`].
+    /// The time of the next [`Loop::poll`]; `None` if only an event can make one due.
     pub until: Option<Instant>,
-    /// True if the [descriptor](Loop::descriptor) is waited for too.
+    /// True if the caller should also wait for the [descriptor](Loop::descriptor).
     pub is_listening: bool,
-    /// When the next pass is due, for [`Loop::pass`], unless a wake-up comes before.
+    /// When the next pass is due, for [`Loop::pass`], unless a wake-up comes before; `None` if none
+    /// is.
     pub pass_at: Option<Instant>,
-    /// True if that is so now.
+    /// True if a pass is due now.
     pub is_pass_due: bool,
 }
 
-/// Steps of a caller, which says when a pass may run.
+/// Single steps, for a caller that decides when a pass may run.
 impl<S: Source> Loop<'_, S> {
-    /// Sets what is woken when the loop has something to do earlier than its last [`Rest`] said.
+    /// Sets the waker for work that is due earlier than the last [`Rest`] said.
     pub fn set_waker(&self, waker: Waker) {
         self.shared.control.set_waker(waker);
     }
 
-    /// Returns the descriptor of the subscription, to be polled while a [`Rest`] says so.
+    /// Returns the subscription's descriptor, to poll while [`Rest::is_listening`]; `None` without
+    /// one.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.source.descriptor()
     }
 
-    /// Does what is due but for passes: subscribes, reads events, answers questions.
-    /// `is_readable` is true if the descriptor is readable, or has failed.
+    /// Does all due work except passes: subscribes, reads events, answers questions. `is_readable`
+    /// is true if the descriptor is readable or has failed.
     ///
-    /// After a panic of the source or of a callback the loop is to be dropped.
+    /// After a panic of the source or of a callback, drop the loop.
     pub fn poll(&mut self, is_readable: bool) -> Step {
         self.steps(is_readable, MayPass::No, None)
     }
 
-    /// Runs the pass that is due, or that hints have requested, without the rest of the debounce.
-    /// Without such a pass nothing is done, unless `is_forced` is true. With `apply` false no op is
-    /// allowed. The pass begins no further step once `should_continue` is false, and asks
-    /// `before_change` before it carries ops out. Then [`poll`](Self::poll) again.
+    /// Runs the pass that is due, or the one requested by hints without the rest of its debounce.
+    /// If there is none, does nothing unless `is_forced` is true. With `apply` false, the pass
+    /// applies no op. The pass begins no further step once `should_continue` returns false, and
+    /// asks `before_change` before it carries out ops. Call [`poll`](Self::poll) afterwards.
     ///
-    /// After a panic of the source or of a callback the loop is to be dropped.
+    /// After a panic of the source or of a callback, drop the loop.
     pub fn pass(
         &mut self,
         apply: bool,
@@ -532,7 +536,7 @@ impl<S: Source> Loop<'_, S> {
         self.steps(false, may_pass, Some(&Asked { apply, should_continue, before_change }))
     }
 
-    /// Carries out what is due: at most one pass, and what follows from it.
+    /// Carries out the due work: at most one pass, and its consequences.
     pub(crate) fn turn(&mut self, is_readable: bool) -> Step {
         match self.steps(is_readable, MayPass::Due, Some(&Asked::ALL)) {
             Step::Passed => self.poll(false),
@@ -540,7 +544,7 @@ impl<S: Source> Loop<'_, S> {
         }
     }
 
-    /// Carries out the actions that come next, up to a pass: one only if it is asked for.
+    /// Carries out the next actions, up to a pass, which runs only if `asked`.
     fn steps(
         &mut self,
         is_readable: bool,
@@ -593,14 +597,14 @@ impl<S: Source> Loop<'_, S> {
                 }
             }
             if may_pass != MayPass::No {
-                // What was requested is due by now.
+                // Requested passes are due by now.
                 may_pass = MayPass::Due;
             }
         }
     }
 
-    /// Goes on with the open pass, or ends it with what it found: no other action comes before. Of a
-    /// desired state that is no longer declared nothing more is carried out.
+    /// Continues the open pass, or ends it with its findings; no other action comes before. If its
+    /// desired state is no longer declared, carries out nothing more of it.
     fn step_of_open(&mut self, asked: Option<&Asked<'_>>) -> Option<Step> {
         let control = &self.shared.control;
         let is_wanted = control.should_continue() && !self.shared.mailbox().is_desired_new();
@@ -625,7 +629,7 @@ impl<S: Source> Loop<'_, S> {
     }
 }
 
-/// Reports to the handles that the loop is dropped: after its end, after a panic, or never run.
+/// Notifies the handles that the loop is dropped: after its end, after a panic, or without a run.
 struct OnDrop<S: Source>(Arc<Shared<S>>);
 
 impl<S: Source> Drop for OnDrop<S> {
@@ -633,7 +637,7 @@ impl<S: Source> Drop for OnDrop<S> {
         self.0.drop_requests();
         self.0.board.end();
         self.0.control.dropped();
-        // Again, for values that came in between; none come from here on.
+        // Again, for values sent in between; none are accepted from here on.
         self.0.drop_requests();
     }
 }

@@ -4,46 +4,46 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// An error of a loop or of a call of its handle.
+/// An error of a loop or of a handle's call.
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
     cause: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// The kinds of [`Error`].
+/// The kinds of [`Error`], for callers that react to some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The loop has ended or is about to: it does nothing any more.
+    /// The loop has ended or is about to: it does nothing more.
     Ended,
-    /// The timeout passed first. The request stays open. If the last pass could not run, the
-    /// source's own error is [`source`](StdError::source), and can be downcast.
+    /// The timeout passed first. The request stays open. If the last pass could not run,
+    /// [`source`](StdError::source) is the source's own error, and can be downcast.
     Timeout,
-    /// Too many changes or questions wait already.
+    /// Too many changes or questions are waiting.
     Full,
-    /// It is not known any more which objects the revision changed.
+    /// The objects that the revision changed are no longer known.
     Forgotten,
     /// The loop is paused, so no pass starts.
     Paused,
     /// The call was made on the loop's own thread, and would have waited for that thread.
     OwnThread,
-    /// The pass that was forced or waited for could not run. The source's own error is [`source`](StdError::source), and
-    /// can be downcast.
+    /// The forced or awaited pass could not run. [`source`](StdError::source) is the source's own
+    /// error, and can be downcast.
     PassFailed,
-    /// The scope is gone, by [`Source::is_scope_gone`](trueup_reconcile::Source::is_scope_gone),
-    /// and so the loop has ended. The source's own error is [`source`](StdError::source), and can
-    /// be downcast.
+    /// The scope is gone, by [`Source::is_scope_gone`](trueup_reconcile::Source::is_scope_gone), so
+    /// the loop has ended. [`source`](StdError::source) is the source's own error, and can be
+    /// downcast.
     ScopeEnded,
-    /// The loop's thread panicked.
+    /// The loop's thread panicked, so the loop has ended.
     Panicked,
-    /// The operating system refused a descriptor, a thread or a wait. Its error is
-    /// [`source`](StdError::source), a [`std::io::Error`].
+    /// The operating system refused a descriptor, a thread or a wait. [`source`](StdError::source)
+    /// is its [`std::io::Error`].
     Os,
 }
 
 impl Error {
-    /// Returns the kind of the error.
+    /// Returns the kind, for callers that react to some errors.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
@@ -58,17 +58,17 @@ impl Error {
         self.kind == ErrorKind::Timeout
     }
 
-    /// True if too many changes or questions wait.
+    /// True if too many changes or questions are waiting.
     pub fn is_full(&self) -> bool {
         self.kind == ErrorKind::Full
     }
 
-    /// True if the scope of the source is gone.
+    /// True if the source's scope is gone.
     pub fn is_scope_ended(&self) -> bool {
         self.kind == ErrorKind::ScopeEnded
     }
 
-    /// Makes an error of a kind, for a caller that runs a loop in steps.
+    /// Creates an error of a kind, for a caller that runs a loop in steps.
     pub fn new(kind: ErrorKind) -> Self {
         Error { kind, cause: None }
     }

@@ -22,15 +22,15 @@ const MAX_QUESTIONS: usize = 1 << 10;
 
 /// Controls a [`Loop`](crate::Loop) from any thread. Clones control the same loop.
 ///
-/// Every wait has a bound. Once the loop has ended, or a stop was requested, calls fail with
-/// [`ErrorKind::Ended`](crate::ErrorKind::Ended), also after a panic of the source.
+/// Every wait has a time limit. Once the loop has ended, or a stop was requested, calls fail with
+/// [`ErrorKind::Ended`](crate::ErrorKind::Ended), even after a panic of the source.
 pub struct Handle<S: Source> {
     shared: Arc<Shared<S>>,
 }
 
 impl<S: Source> Handle<S> {
-    /// Requests a pass because something may have changed: a full pass follows within the debounce,
-    /// or after the running pass and a rest as long as that pass.
+    /// Requests a full pass because something may have changed. The pass follows within the
+    /// debounce, or after the running pass and a rest as long as that pass.
     ///
     /// # Errors
     ///
@@ -39,15 +39,15 @@ impl<S: Source> Handle<S> {
         self.shared.control.hint()
     }
 
-    /// Returns a way to request passes without the loop's types. It has no effect after the loop
-    /// has ended.
+    /// Returns a way to request passes without the loop's types. After the loop has ended, it has
+    /// no effect.
     pub fn hints(&self) -> Hints {
         self.shared.hints()
     }
 
-    /// Declares a new desired state, which counts as a hint. Passes that start from now on use it:
-    /// of several the last one, and of [changes](Self::change) those made after it. Returns its
-    /// revision, to [wait](Self::wait_converged) for.
+    /// Declares a new desired state, which counts as a hint. Passes that start from now on use the
+    /// latest state, with the [changes](Self::change) made after it. Returns the revision to
+    /// [wait](Self::wait_converged) for.
     ///
     /// # Errors
     ///
@@ -64,23 +64,23 @@ impl<S: Source> Handle<S> {
     }
 
     /// Changes a part of the desired state. The loop's thread calls `change` right before the next
-    /// pass, which starts at once, after the running one: only a pause delays it. Changes are made
-    /// once each, in the order of the calls; changes during a pass share the next one. Returns the
+    /// pass, which starts at once or after the running one; only a pause delays it. Each change is
+    /// made once, in the order of the calls; changes during a pass share the next one. Returns the
     /// revision after the change, to [wait](Self::wait_converged) for.
     ///
-    /// The pass is a [dirty](trueup_reconcile::Extent::Dirty) one, in which a source that knows
-    /// what has changed observes nothing else. If a full pass is requested as well, by a new
-    /// desired state, a hint or a loss, that one comes instead, after the rest that follows the
-    /// last pass. The loop copies and compares nothing, so the cost of a change does not depend on
-    /// the size of the desired state.
+    /// The pass is a [dirty](trueup_reconcile::Extent::Dirty) one: if the source knows the changed
+    /// objects, it observes no others. If a new desired state, a hint or a loss of events requests
+    /// a full pass too, the full pass runs instead, after the rest that follows the last pass. The
+    /// loop copies and compares nothing, so the cost of a change does not depend on the desired
+    /// state's size.
     ///
-    /// A panic of `change` ends the loop, like a panic of the source: it goes on to the caller of
-    /// [`run`](crate::Loop::run). Changes that wait when the loop ends are dropped.
+    /// A panic of `change` ends the loop, like a panic of the source: it propagates to the caller
+    /// of [`run`](crate::Loop::run). Changes still waiting when the loop ends are dropped.
     ///
     /// # Errors
     ///
-    /// [`Full`](ErrorKind::Full) if 65,536 changes wait already, for the running pass or for the
-    /// end of a pause: nothing was changed. [`Ended`](ErrorKind::Ended).
+    /// [`Full`](ErrorKind::Full) if 65,536 changes already wait for the running pass or for the end
+    /// of a pause: nothing was changed. [`Ended`](ErrorKind::Ended).
     pub fn change(
         &self,
         change: impl FnOnce(&mut S::Desired) + Send + 'static,
@@ -96,18 +96,18 @@ impl<S: Source> Handle<S> {
         Ok(revision)
     }
 
-    /// Waits until the desired state of `revision`, or a later one, has converged, and returns the
-    /// report of that pass. It returns at once if the last pass converged and no hint or request
-    /// came since it began. Otherwise it waits for a pass that starts after this call, or for the
-    /// running one if no hint or request came since it began.
+    /// Waits until the desired state of `revision`, or a later one, has converged, and returns that
+    /// pass's report. Returns at once if the last pass converged and no hint or request came since
+    /// it began. Otherwise it waits for a pass that starts after this call, or for the running one
+    /// if no hint or request came since it began.
     ///
     /// It requests no pass.
     ///
     /// # Errors
     ///
-    /// [`PassFailed`](ErrorKind::PassFailed), as of [`wait_tried`](Self::wait_tried);
+    /// [`PassFailed`](ErrorKind::PassFailed), as in [`wait_tried`](Self::wait_tried);
     /// [`Timeout`](ErrorKind::Timeout); [`Paused`](ErrorKind::Paused), because no pass starts;
-    /// [`Ended`](ErrorKind::Ended); [`OwnThread`](ErrorKind::OwnThread) if the call is from the
+    /// [`Ended`](ErrorKind::Ended); [`OwnThread`](ErrorKind::OwnThread) if the call comes from the
     /// loop's own thread and would wait.
     pub fn wait_converged(
         &self,
@@ -119,8 +119,8 @@ impl<S: Source> Handle<S> {
         self.shared.converged(waited, self.shared.take_converged())
     }
 
-    /// As [`wait_converged`](Self::wait_converged), for a task, and without a bound. It needs no
-    /// runtime. Dropping it ends the wait and nothing else.
+    /// The asynchronous [`wait_converged`](Self::wait_converged), without a time limit. It needs no
+    /// runtime. Dropping it ends only the wait.
     pub fn converged(
         &self,
         revision: Revision,
@@ -133,45 +133,44 @@ impl<S: Source> Handle<S> {
         }
     }
 
-    /// Waits until a pass has tried what `revision` changed, whether it converged or not, and
-    /// returns what became of these objects. It returns at once if that is so already. A pass that
-    /// was cut short, or that could not read all, has not tried it.
+    /// Waits until a pass has tried the objects that `revision` changed, converged or not, and
+    /// returns their statuses. Returns at once if one already has. A pass that was cut short, or
+    /// could not read everything, does not count.
     ///
     /// It requests no pass: a [change](Self::change) does.
     ///
     /// # Errors
     ///
-    /// [`PassFailed`](ErrorKind::PassFailed) once the last pass over it could not run and only the
-    /// timer brings another, at once if that is so already: before another wait, wait for an
-    /// [event](Self::events), or [force](Self::force) a pass.
-    /// [`Forgotten`](ErrorKind::Forgotten) if it is not known any more which objects these are: of
-    /// the latest revisions 65,536 objects are kept; one that changed none counts as one.
-    /// [`Timeout`](ErrorKind::Timeout);
-    /// [`Paused`](ErrorKind::Paused), because no pass starts; [`Ended`](ErrorKind::Ended);
-    /// [`OwnThread`](ErrorKind::OwnThread) if the call is from the loop's own thread and would
-    /// wait.
+    /// [`PassFailed`](ErrorKind::PassFailed) if the last pass over the revision could not run and
+    /// only the timer will bring another. Until then, further calls fail at once: wait for an
+    /// [event](Self::events) first, or [force](Self::force) a pass.
+    /// [`Forgotten`](ErrorKind::Forgotten) if the objects are no longer known: the loop keeps
+    /// 65,536 objects of the latest revisions, and a revision without changes counts as one.
+    /// [`Timeout`](ErrorKind::Timeout); [`Paused`](ErrorKind::Paused), because no pass starts;
+    /// [`Ended`](ErrorKind::Ended); [`OwnThread`](ErrorKind::OwnThread) if the call comes from the
+    /// loop's own thread and would wait.
     pub fn wait_tried(&self, revision: Revision, timeout: Duration) -> Result<Tried, Error> {
         let waited = self.shared.control.tried(revision, timeout);
         waited.map_err(|error| self.shared.with_cause(error))?;
         self.shared.tried(revision)
     }
 
-    /// As [`wait_tried`](Self::wait_tried), for a task, and without a bound. It needs no runtime.
-    /// Dropping it ends the wait and nothing else.
+    /// The asynchronous [`wait_tried`](Self::wait_tried), without a time limit. It needs no
+    /// runtime. Dropping it ends only the wait.
     pub fn tried(&self, revision: Revision) -> impl Future<Output = Result<Tried, Error>> + use<S> {
         TriedFuture { shared: Arc::clone(&self.shared), revision, waker: WakerId::default() }
     }
 
-    /// Returns the status of an object; `None` if it is in place, or neither there nor desired, as
-    /// far as a pass has seen.
+    /// Returns an object's status; `None` if the object is in place, or neither present nor
+    /// desired, as far as a pass has seen.
     pub fn status(&self, key: OpKey) -> Option<ObjectStatus> {
         let dated = self.shared.board.status(key)?;
         self.shared.with_retries(vec![(key, dated)]).pop()
     }
 
-    /// Returns the status of every object that is not simply in place, in the order of their kinds
-    /// and names; and under [`OpKey::SCOPE`] that of the scope as a whole, while passes cannot run.
-    /// All others are then of the last pass that ran.
+    /// Returns the status of every object that is not simply in place, ordered by kind and name.
+    /// While passes cannot run, [`OpKey::SCOPE`] has the status of the whole scope, and the other
+    /// statuses come from the last pass that ran.
     pub fn exceptions(&self) -> Vec<ObjectStatus> {
         let mut all = self.shared.with_retries(self.shared.board.all());
         all.sort_by(|one, other| {
@@ -181,15 +180,15 @@ impl<S: Source> Handle<S> {
         all
     }
 
-    /// Returns one of the [exceptions](Self::exceptions), that of the least key: for a message that
-    /// names one of many.
+    /// Returns the [exception](Self::exceptions) with the smallest key, for a message that names
+    /// one of many; `None` if there is none.
     pub fn first_exception(&self) -> Option<ObjectStatus> {
         let (key, dated) = self.shared.board.first()?;
         self.shared.with_retries(vec![(key, dated)]).pop()
     }
 
     /// Returns the number of objects that have a status, by their kind and the name of the
-    /// [condition](trueup_reconcile::Condition::name). Where there were some earlier, it is 0.
+    /// [condition](trueup_reconcile::Condition::name). A pair that occurred earlier stays, with 0.
     pub fn exception_counts(&self) -> BTreeMap<(&'static str, &'static str), usize> {
         self.shared.board.counts()
     }
@@ -200,7 +199,7 @@ impl<S: Source> Handle<S> {
     }
 
     /// Calls `question` on the loop's thread, after the running pass if there is one, and returns
-    /// its answer. It is no pass and requests none; it works during a pause as well. The next pass
+    /// its answer. It neither is nor requests a pass, and works during a pause too. The next pass
     /// waits for it, so it should be short.
     ///
     /// ```
@@ -213,14 +212,14 @@ impl<S: Source> Handle<S> {
     /// # }
     /// ```
     ///
-    /// A panic of `question` ends the loop, as that of a [change](Self::change) does.
+    /// A panic of `question` ends the loop, like a panic of a [change](Self::change).
     ///
     /// # Errors
     ///
-    /// [`Timeout`](ErrorKind::Timeout): `question` is not called any more, unless it runs already.
-    /// [`Full`](ErrorKind::Full) if 1,024 questions wait already. [`Ended`](ErrorKind::Ended);
-    /// [`OwnThread`](ErrorKind::OwnThread) if the call is from the loop's own thread, which would
-    /// wait for itself.
+    /// [`Timeout`](ErrorKind::Timeout): `question` will not be called, unless it is running
+    /// already. [`Full`](ErrorKind::Full) if 1,024 questions are waiting.
+    /// [`Ended`](ErrorKind::Ended); [`OwnThread`](ErrorKind::OwnThread) if the call comes from the
+    /// loop's own thread, which would wait for itself.
     pub fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(LoopView<'_, S>) -> T + Send + 'static,
@@ -229,7 +228,7 @@ impl<S: Source> Handle<S> {
         let answer = Arc::new(Mutex::new(None));
         let asked = Arc::downgrade(&answer);
         let question = Box::new(move |view: LoopView<'_, S>| {
-            // A caller that does not wait any more needs no answer.
+            // A caller that no longer waits needs no answer.
             if let Some(answer) = asked.upgrade() {
                 let given = question(view);
                 *lock(&answer) = Some(given);
@@ -245,25 +244,24 @@ impl<S: Source> Handle<S> {
         let control = &self.shared.control;
         control.wake();
         control.wait_answered(timeout, || lock(&answer).is_some())?;
-        // It is there: that was waited for.
+        // The wait ends only with an answer.
         let given = lock(&answer).take();
         given.ok_or_else(|| Error::new(ErrorKind::Ended))
     }
 
-    /// Returns the counters and the present state of the loop.
+    /// Returns the loop's counters and current state.
     pub fn stats(&self) -> Stats {
         self.shared.control.stats()
     }
 
-    /// Returns for how long the source has been running the current pass, with its callbacks; `None`
+    /// Returns how long the source has been running the current pass with its callbacks; `None`
     /// between passes.
     pub fn busy(&self) -> Option<Duration> {
         self.shared.control.busy()
     }
 
-    /// Runs a full pass now and returns its report: that of a pass that started after this call,
-    /// and whose [`on_report`](crate::Loop::on_report) has returned. Calls at the same time share a
-    /// pass.
+    /// Runs a full pass that starts after this call. Returns its report once its
+    /// [`on_report`](crate::Loop::on_report) has returned. Simultaneous calls share a pass.
     ///
     /// # Errors
     ///
@@ -276,25 +274,25 @@ impl<S: Source> Handle<S> {
         match (&mailbox.error, &mailbox.report) {
             (Some(error), _) => Err(Error::of_source(ErrorKind::PassFailed, error.clone())),
             (None, Some(report)) => Ok(Arc::clone(report)),
-            // A pass is done, so there is one or the other.
+            // A pass is done, so it left one or the other.
             (None, None) => Err(Error::new(ErrorKind::Ended)),
         }
     }
 
     /// Pauses the loop: no pass starts from now on, and the running one begins no further step.
-    /// Returns once that pass and its callbacks are done: nothing is written from then until
-    /// [`resume`](Self::resume). Pausing twice is no error, and one resume ends both.
+    /// Returns once that pass and its callbacks are done. From then until [`resume`](Self::resume),
+    /// nothing is written. Pausing twice is no error, and one resume ends both.
     ///
     /// # Errors
     ///
-    /// [`Timeout`](ErrorKind::Timeout), or [`OwnThread`](ErrorKind::OwnThread) if the call is from
-    /// the source's own pass: that pass may still write, but the pause holds afterwards.
+    /// [`Timeout`](ErrorKind::Timeout), or [`OwnThread`](ErrorKind::OwnThread) if the call comes
+    /// from the source's own pass: that pass may still write, but the pause holds afterwards.
     /// [`Ended`](ErrorKind::Ended).
     pub fn pause(&self, timeout: Duration) -> Result<(), Error> {
         self.shared.control.pause(timeout)
     }
 
-    /// Ends the pause; a full pass runs at once. It has no effect on a loop that is not paused.
+    /// Ends the pause; a full pass runs at once. If the loop is not paused, this has no effect.
     ///
     /// # Errors
     ///
@@ -304,7 +302,7 @@ impl<S: Source> Handle<S> {
     }
 
     /// Ends the loop: at once, or after the running pass, which begins no further step. It does not
-    /// wait, so it may be called from any thread. Stopping an ended loop is no error.
+    /// wait, so any thread may call it. Stopping an ended loop is no error.
     pub fn stop(&self) {
         self.shared.control.stop();
     }
@@ -324,12 +322,12 @@ impl<S: Source> Handle<S> {
         self.shared.control.is_ended()
     }
 
-    /// Returns the report of the last pass that gave one, also after the loop has ended.
+    /// Returns the report of the last pass that gave one, even after the loop has ended.
     pub fn last_report(&self) -> Option<Arc<S::Report>> {
         self.shared.mailbox().report.clone()
     }
 
-    /// Returns the error of the last pass if it could not run, or the error that ended the scope.
+    /// Returns the last pass's error if the pass could not run, or the error that ended the scope.
     pub fn last_error(&self) -> Option<Arc<S::Error>> {
         self.shared.mailbox().error.clone()
     }
@@ -352,7 +350,7 @@ impl<S: Source> fmt::Debug for Handle<S> {
     }
 }
 
-/// The wait of [`Handle::converged`].
+/// The future of [`Handle::converged`].
 struct ConvergedFuture<S: Source> {
     shared: Arc<Shared<S>>,
     until: Until,
@@ -380,7 +378,7 @@ impl<S: Source> Drop for ConvergedFuture<S> {
     }
 }
 
-/// The wait of [`Handle::tried`].
+/// The future of [`Handle::tried`].
 struct TriedFuture<S: Source> {
     shared: Arc<Shared<S>>,
     revision: Revision,
@@ -407,7 +405,7 @@ impl<S: Source> Drop for TriedFuture<S> {
     }
 }
 
-/// The part that the loop and its handles share.
+/// The state that the loop and its handles share.
 pub(crate) struct Shared<S: Source> {
     pub(crate) control: Arc<Control>,
     pub(crate) board: Arc<Board>,
@@ -418,7 +416,7 @@ type Change<S> = Box<dyn FnOnce(&mut <S as Source>::Desired) + Send>;
 type Question<S> = Box<dyn FnOnce(LoopView<'_, S>) + Send>;
 
 /// The values of the source's types that the loop and its handles exchange. Values are moved in and
-/// out: none is dropped, and none of their code runs, under the lock.
+/// out under the lock; their code and their drops run outside.
 pub(crate) struct Mailbox<S: Source> {
     /// The desired state for the next pass.
     pub(crate) desired: Option<(Revision, S::Desired)>,
@@ -428,16 +426,16 @@ pub(crate) struct Mailbox<S: Source> {
     pub(crate) questions: Vec<Question<S>>,
     pub(crate) report: Option<Arc<S::Report>>,
     /// The report of the last converged pass; `None` once a later pass has not converged and no
-    /// call waits for it.
+    /// call waits for the report.
     pub(crate) converged: Option<Arc<S::Report>>,
-    /// The number of calls that wait for it, or are about to take it.
+    /// The number of calls that wait for the report, or are about to take it.
     pub(crate) waiting: usize,
     pub(crate) error: Option<Arc<S::Error>>,
     pub(crate) subscribed: Option<Subscribed<(), Arc<S::Error>>>,
 }
 
 impl<S: Source> Mailbox<S> {
-    /// True if another desired state is declared than the one that passes were given so far.
+    /// True if the declared desired state differs from the last pass's.
     pub(crate) fn is_desired_new(&self) -> bool {
         self.desired.is_some() || !self.changes.is_empty()
     }
@@ -474,12 +472,12 @@ impl<S: Source> Shared<S> {
     /// Returns the hints for all other callers.
     pub(crate) fn hints(&self) -> Hints {
         let control = Arc::clone(&self.control);
-        // After the loop has ended a hint has no effect.
+        // After the loop has ended, a hint has no effect.
         Hints::new(move || drop(control.hint()))
     }
 
-    /// Drops the report of the last converged pass, which may be large, after a pass that did not
-    /// converge: calls from now on do not return it.
+    /// Drops the last converged report, which may be large, after a pass that did not converge: no
+    /// later call returns it.
     pub(crate) fn forget_converged(&self) {
         let mut mailbox = self.mailbox();
         let stale = match mailbox.waiting {
@@ -490,7 +488,7 @@ impl<S: Source> Shared<S> {
         drop(stale);
     }
 
-    /// Ends a wait for the report of a converged pass, and returns that.
+    /// Ends a wait for a converged pass's report, and returns the report.
     fn take_converged(&self) -> Option<Arc<S::Report>> {
         let mut mailbox = self.mailbox();
         mailbox.waiting -= 1;
@@ -504,11 +502,11 @@ impl<S: Source> Shared<S> {
         converged: Option<Arc<S::Report>>,
     ) -> Result<Arc<S::Report>, Error> {
         waited.map_err(|error| self.with_cause(error))?;
-        // A pass converged, so its report is there.
+        // A pass converged, so there is a report.
         converged.ok_or_else(|| Error::new(ErrorKind::Ended))
     }
 
-    /// Drops what handles have sent and no pass will use.
+    /// Drops the handles' requests that no pass will use.
     pub(crate) fn drop_requests(&self) {
         let mut mailbox = self.mailbox();
         let unused = (mailbox.desired.take(), mem::take(&mut mailbox.changes));
@@ -532,7 +530,7 @@ impl<S: Source> Shared<S> {
         .collect()
     }
 
-    /// Gives the error of a wait the error of the last pass as its cause, if that could not run.
+    /// Adds the last pass's error as the cause of a wait's error, if that pass could not run.
     fn with_cause(&self, error: Error) -> Error {
         let cause = self.mailbox().error.clone();
         match (error.kind(), cause) {
@@ -543,7 +541,7 @@ impl<S: Source> Shared<S> {
         }
     }
 
-    /// Returns what became of the objects that a revision changed.
+    /// Returns the statuses of the objects that a revision changed.
     fn tried(&self, revision: Revision) -> Result<Tried, Error> {
         let keys = match self.board.changed(revision) {
             Changed::Forgotten => return Err(Error::new(ErrorKind::Forgotten)),

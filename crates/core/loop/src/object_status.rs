@@ -1,4 +1,4 @@
-//! The statuses of objects, and their changes as a stream.
+//! The objects' statuses, and their changes as a stream.
 
 use std::fmt;
 use std::pin::Pin;
@@ -17,27 +17,27 @@ use crate::{Error, ErrorKind, Revision};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ObjectStatus {
-    /// The key of the object.
+    /// The object's kind and name.
     pub key: OpKey,
-    /// What is the matter with it.
+    /// The object's condition, with its reason.
     pub status: Arc<Status>,
-    /// When it came to have a status, whichever that was.
+    /// The time since which the object has had a status, though not always this one.
     pub since: SystemTime,
-    /// How often its op has failed since it last succeeded; 0 if it was not tried.
+    /// The number of failed tries since its op last succeeded; 0 if the op was not tried.
     pub tries: u32,
-    /// When its op is tried again at the latest; `None` if it waits for something else.
+    /// The latest time of the op's next try; `None` if it waits for something other than time.
     pub next_try: Option<Instant>,
 }
 
-/// What became of the objects that a revision changed.
+/// The result for the objects that a revision changed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Tried {
-    /// The revision.
+    /// The revision that the caller asked about.
     pub revision: Revision,
-    /// The objects that the revision changed, each with its status now, if it has one. `None` if the
-    /// source does not know which these are, as of a new desired state or of many changes:
-    /// [`Handle::exceptions`](crate::Handle::exceptions) has all that have a status.
+    /// The objects that the revision changed, each with its current status, if it has one. `None`
+    /// if the source does not know the objects, as after a new desired state or many changes:
+    /// [`Handle::exceptions`](crate::Handle::exceptions) returns all objects with a status.
     pub objects: Option<Vec<(OpKey, Option<ObjectStatus>)>>,
     is_in_place: bool,
 }
@@ -55,47 +55,49 @@ impl Tried {
         Tried { revision, objects: None, is_in_place }
     }
 
-    /// True if each of the objects is in place, or gone if it is not desired any more. If it is not
-    /// known which these are: if the whole desired state has converged.
+    /// True if each object is in place, or gone if no longer desired. If the objects are not known:
+    /// true if the whole desired state has converged.
     pub fn is_in_place(&self) -> bool {
         self.is_in_place
     }
 }
 
-/// A change of a status.
+/// A change of an object's status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// An object has this status now.
+    /// An object has a new status.
     Changed {
-        /// The key of the object.
+        /// The object's kind and name.
         key: OpKey,
-        /// Its status.
+        /// The new status.
         status: Arc<Status>,
     },
-    /// An object has no status any more: it is in place, or neither there nor desired.
+    /// An object no longer has a status: it is in place, or neither present nor desired.
     Cleared {
-        /// The key of the object.
+        /// The object's kind and name.
         key: OpKey,
-        /// The status that it had.
+        /// The former status.
         status: Arc<Status>,
     },
-    /// The reader was too slow: these events are lost. [`Handle::exceptions`] has what is now.
+    /// The reader was too slow and lost these events. [`Handle::exceptions`] returns the current
+    /// statuses.
     ///
     /// [`Handle::exceptions`]: crate::Handle::exceptions
     Lost {
-        /// Their number.
+        /// The number of lost events.
         count: u64,
     },
 }
 
-/// The changes of statuses from some moment on, for one reader. It keeps the loop from nothing: the
-/// last 4,096 changes are kept for all readers, and a slower one learns how many it has lost.
+/// The changes of statuses from some moment on, for one reader. A slow reader does not delay the
+/// loop: the last 4,096 changes are kept for all readers, and a slower one learns how many it has
+/// lost.
 ///
-/// It ends once the loop has ended, and all events are read. As a [`Stream`] it needs no runtime.
+/// It ends once the loop has ended and all events are read. As a [`Stream`] it needs no runtime.
 pub struct Events {
     board: Arc<Board>,
-    /// The number of the next event.
+    /// The next event's number.
     next: u64,
     waker: WakerId,
 }
@@ -107,7 +109,7 @@ impl Events {
         Events { board, next, waker }
     }
 
-    /// Returns the next event, if there is one now.
+    /// Returns the next event; `None` if there is none yet.
     pub fn try_next(&mut self) -> Option<Event> {
         let (event, next) = self.board.lock().event(self.next)?;
         self.next = next;
@@ -159,7 +161,7 @@ impl Stream for Events {
 impl Drop for Events {
     fn drop(&mut self) {
         let waker = self.board.lock().forget(&self.waker);
-        // After the lock: it may own anything.
+        // After the lock, because a waker may own anything.
         drop(waker);
     }
 }

@@ -1,4 +1,4 @@
-//! Tasks on a few threads.
+//! Runs many tasks on a few threads.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,22 +17,22 @@ pub use crate::turns::{Due, Member, Turn};
 ///
 /// Its members wait for descriptors and instants. It gets a turn once one of them is due.
 pub trait Task: Send + Sync {
-    /// Does what is due for these members, and says what each waits for next. A break ends the
-    /// task, and drops it.
+    /// Does the work of the due members, and says for each what it waits for next. A break ends the
+    /// task and drops it.
     ///
-    /// The next turn comes once `due` is dropped. A task that drops it early, because it is to work
-    /// on several threads, may be called again meanwhile.
+    /// The next turn comes once `due` is dropped. If a task drops it early, to work on several
+    /// threads, it may be called again meanwhile.
     fn turn(&self, due: Due<'_>) -> ControlFlow<()>;
 
-    /// Has it end soon.
+    /// Asks the task to end soon.
     fn stop(&self);
 }
 
-/// Waits for descriptors and timers, and runs what is due on a few threads. Dropping it stops its
-/// tasks, without waiting for them.
+/// Waits for descriptors and timers, and runs due tasks on a few threads. Dropping it stops its
+/// tasks without waiting for them.
 ///
-/// Tasks take turns. So of `n` threads `n - 1` serve the others while one loop has a long pass. A
-/// panic ends its own task.
+/// Tasks take turns. So while one loop has a long pass, `n - 1` of `n` threads serve the others. A
+/// panic ends only its own task.
 pub struct Runner {
     inner: Arc<Inner>,
 }
@@ -45,19 +45,19 @@ struct Inner {
 #[derive(Default)]
 struct Tasks {
     by_number: BTreeMap<u64, Arc<dyn Task>>,
-    /// The number of the last one that was added.
+    /// The number of the last added task.
     last: u64,
 }
 
 impl Runner {
-    /// Starts a runner without tasks, on so many new threads of this name.
+    /// Starts a runner without tasks, on `threads` new threads of this name.
     ///
     /// # Errors
     ///
-    /// If the operating system refuses a thread or a descriptor.
+    /// The operating system refuses a thread or a descriptor.
     pub fn start(name: &str, threads: NonZeroUsize) -> io::Result<Runner> {
         let inner = Arc::new(Inner { turns: Turns::new()?, tasks: Mutex::default() });
-        // Dropped if a thread is refused, it ends the others.
+        // If a thread is refused, dropping this ends the others.
         let runner = Runner { inner };
         for _ in 0..threads.get() {
             let inner = Arc::clone(&runner.inner);
@@ -72,8 +72,8 @@ impl Runner {
         Ok(runner)
     }
 
-    /// Adds a task, which is made with its first member and gets a turn at once. Returns false, and
-    /// drops it, if the runner was stopped.
+    /// Adds a task. `make` gets the task's first member; the task gets a turn at once. Returns
+    /// false, and drops the task, if the runner was stopped.
     pub fn add_task<T: Task + 'static>(&self, make: impl FnOnce(Member) -> Arc<T>) -> bool {
         let Inner { turns, tasks } = &*self.inner;
         let number = {
@@ -86,7 +86,7 @@ impl Runner {
         let task = make(member);
         let mut tasks = lock(tasks);
         if turns.is_stopping() {
-            // Dropped after the lock.
+            // Dropped after the lock is released.
             drop(tasks);
             return false;
         }
@@ -105,13 +105,13 @@ impl Runner {
         self.len() == 0
     }
 
-    /// Stops all tasks, and waits until they and the threads have ended. No task can be added from
-    /// the call on.
+    /// Stops all tasks, and waits until they and the threads have ended. From this call on, no task
+    /// can be added.
     ///
     /// # Errors
     ///
-    /// [`TimedOut`](io::ErrorKind::TimedOut) if a turn lasted longer: each task still ends after
-    /// its turn. So it is on a thread of the runner, which would have to end first.
+    /// [`TimedOut`](io::ErrorKind::TimedOut) if a turn lasted longer, or if the call comes from a
+    /// thread of the runner, which would have to end first. Each task still ends after its turn.
     pub fn stop(&self, timeout: Duration) -> io::Result<()> {
         let until = after(now(), timeout);
         self.inner.stop();
@@ -142,7 +142,7 @@ impl Inner {
         tasks.iter().for_each(|task| task.stop());
     }
 
-    /// What each thread does.
+    /// Runs one thread.
     fn work(&self) {
         let mut buffer = Vec::new();
         while let Some((number, due)) = self.turns.next(&mut buffer) {
@@ -153,7 +153,7 @@ impl Inner {
             });
             if !matches!(catch_unwind(turn), Ok(ControlFlow::Continue(()))) {
                 let ended = lock(&self.tasks).by_number.remove(&number);
-                // A panic concerns no other task.
+                // A panic does not affect other tasks.
                 drop(catch_unwind(AssertUnwindSafe(|| drop((ended, task)))));
             }
         }

@@ -1,4 +1,4 @@
-//! A loop on a thread of its own, or on those of a runner.
+//! Runs a loop on its own thread, or on a runner's threads.
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use crate::sync::{Mutex, lock};
 use crate::turns::{Due, Member};
 use crate::{Error, ErrorKind, Handle, Loop, Runner, Step, Task};
 
-/// A loop that runs on a thread of its own. Dropping it stops the loop, without waiting for it.
+/// A loop that runs on its own thread. Dropping this stops the loop without waiting for it.
 #[derive(Debug)]
 pub struct Running<S: Source> {
     handle: Handle<S>,
@@ -21,12 +21,12 @@ pub struct Running<S: Source> {
 }
 
 impl<S: Source> Loop<'static, S> {
-    /// Runs the loop on a new thread with this name, without NULs, which a thread's name cannot
-    /// hold.
+    /// Runs the loop on a new thread with this name. NULs, which a thread's name cannot hold, are
+    /// removed.
     ///
     /// # Errors
     ///
-    /// When the operating system refuses a thread.
+    /// [`Os`](ErrorKind::Os) if the operating system refuses a thread.
     pub fn spawn(self, name: &str) -> Result<Running<S>, Error>
     where
         Self: Send + 'static,
@@ -41,7 +41,7 @@ impl<S: Source> Loop<'static, S> {
 }
 
 impl<S: Source> Running<S> {
-    /// Returns the loop's controls.
+    /// Returns the loop's controls; a clone of them outlives this.
     pub fn handle(&self) -> &Handle<S> {
         &self.handle
     }
@@ -81,9 +81,9 @@ struct LoopTask<S: Source> {
 }
 
 impl Runner {
-    /// Adds a loop, which runs from now on, and returns its controls. `ended` gets the result that
-    /// [`Loop::run`] would return, on a thread of the runner, once the loop is dropped: a panic of
-    /// the source or of a callback is [`Panicked`](ErrorKind::Panicked).
+    /// Adds a loop, which runs from now on, and returns its controls. Once the loop is dropped,
+    /// `ended` gets the result of [`Loop::run`], on a thread of the runner. After a panic of the
+    /// source or of a callback, the result is [`Panicked`](ErrorKind::Panicked).
     ///
     /// Loops take turns, and each turn has at most one pass.
     ///
@@ -116,7 +116,7 @@ where
 {
     fn turn(&self, due: Due<'_>) -> ControlFlow<()> {
         let mut running = lock(&self.running);
-        // There is one member.
+        // A loop has one member.
         for turn in due {
             let Some((looped, _)) = &mut *running else {
                 break;

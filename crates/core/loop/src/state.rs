@@ -1,7 +1,7 @@
 //! The loop as a state machine that is given the time. It has no clock, thread or descriptor.
 //!
-//! [`schedule`] holds the instants at which passes are due. Within a pass, ops are held back by
-//! their failures ([`backoff`]), by the number of ops ([`budget`]), and by the deadline.
+//! [`schedule`] holds the times at which passes are due. Within a pass, ops are limited by their
+//! failures ([`backoff`]), by their number ([`budget`]), and by the deadline.
 
 pub(crate) mod backoff;
 pub(crate) mod budget;
@@ -19,12 +19,12 @@ use self::budget::{Bucket, StateBudget};
 use self::schedule::{Jitter, Schedule, bring_forward, not_before};
 use crate::{Config, Revision, Stats};
 
-/// How long a descriptor is not polled after it was drained: a flood of events wakes the driver at
+/// The pause in polling a descriptor after it was drained: a flood of events wakes the driver at
 /// most a hundred times a second.
 pub(crate) const EVENT_COOLDOWN: Duration = Duration::from_millis(10);
 
-/// The driver's next action. Each is answered by an input: see the variants. A driver has to know
-/// every action, so the list is exhaustive. `trueup_net::Action` is what an op does.
+/// The driver's next action. The driver answers each with an input: see the variants. A driver must
+/// handle every action, so the list is exhaustive. An op's own action is `trueup_net::Action`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Drop the subscription, if there is one, and subscribe for hints. Then call
@@ -35,12 +35,12 @@ pub enum Action {
     /// Run a pass that asks [`State::should_continue`] and [`State::backoff`] on the way. Then call
     /// [`State::handle_pass_done`], whatever the result.
     Pass {
-        /// How much the pass observes.
+        /// The part of the system that the pass observes.
         extent: Extent,
-        /// How many ops it may apply; `None`: any number; 0: it only observes.
+        /// The number of ops that it may apply; `None` for any number; 0 if it only observes.
         ops: Option<u64>,
-        /// The revision of the desired state declared last. If it was changed since the last pass,
-        /// call [`State::handle_changed_keys`] before the pass.
+        /// The revision of the latest desired state. If it was changed since the last pass, call
+        /// [`State::handle_changed_keys`] before the pass.
         revision: Revision,
     },
     /// End the loop. No action follows.
@@ -58,36 +58,36 @@ pub enum SubscriptionState {
     Failed,
     /// A thread of the subscription sends hints: [`State::handle_notification`].
     Pushed,
-    /// The subscription has a descriptor, which is polled while [`State::is_listening`].
+    /// The subscription has a descriptor, polled while [`State::is_listening`].
     Polled,
 }
 
-/// The decisions of the loop as a state machine.
+/// The loop's decisions as a state machine.
 ///
 /// A driver calls [`poll_action`](Self::poll_action) until it returns `None`. Then it sleeps until
-/// [`poll_timeout`](Self::poll_timeout), until the next input, or, while
-/// [`is_listening`](Self::is_listening), until the descriptor is readable; and begins again. An
-/// input that changes `poll_timeout` must wake a driver that sleeps.
+/// [`poll_timeout`](Self::poll_timeout), until the next input or, while
+/// [`is_listening`](Self::is_listening), until the descriptor is readable; then it begins again. An
+/// input that changes `poll_timeout` must wake a sleeping driver.
 ///
-/// Passes are numbered from 1 in the order of their start. A *full* pass observes everything, a
-/// *dirty* pass only what the source knows to be dirty.
+/// Passes are numbered from 1 in the order of their starts. A *full* pass observes everything, a
+/// *dirty* pass only the objects that the source knows to be dirty.
 #[derive(Clone, Debug)]
 pub struct State {
     pub(crate) config: Config,
     pub(crate) jitter: Jitter,
     pub(crate) phase: Phase,
     pub(crate) paused: bool,
-    /// When a stop was requested.
+    /// The time at which a stop was requested.
     pub(crate) stopping: Option<Instant>,
     pub(crate) subscription: SubscriptionState,
-    /// When a failed subscription may be tried again.
+    /// The time of the next attempt after a failed subscription.
     pub(crate) resubscribe: Option<Instant>,
-    /// Why the descriptor is to be drained next, if it is.
+    /// The reason to drain the descriptor next; `None` if there is none.
     pub(crate) drain: Option<DrainCause>,
-    /// Until when the descriptor is not polled.
+    /// The end of the pause in polling the descriptor.
     pub(crate) cooldown: Option<Instant>,
     pub(crate) schedule: Schedule,
-    /// Until when hints wait: as long after the last pass as that pass took.
+    /// The end of the hints' wait: as long after the last pass as that pass took.
     pub(crate) hints_wait_until: Option<Instant>,
     pub(crate) backoff: Backoff,
     pub(crate) budget: Option<StateBudget>,
@@ -100,17 +100,17 @@ pub struct State {
     pub(crate) overrun: Option<bool>,
     /// The desired state of the last pass that began.
     pub(crate) revision: Revision,
-    /// True if a new desired state was declared since, and not only a change.
+    /// True if a new desired state was declared since then, and not only a change.
     pub(crate) replaced: bool,
     pub(crate) converged: Option<Converged>,
-    /// The desired state of the last pass, if that could not run.
+    /// The desired state of the last pass, if that pass could not run.
     pub(crate) failed: Option<Revision>,
-    /// The desired state of the last pass that was not cut short and saw all that it was about.
+    /// The desired state of the last pass that was not cut short and read all its objects.
     pub(crate) tried: Option<Revision>,
-    /// The revisions of passes that were not such, until a full pass is: those after the first one,
-    /// up to the second one.
+    /// The revisions of passes that were cut short or read only a part, until a full pass covers
+    /// them: after the first one, up to the second one.
     pub(crate) left_out: Option<(Option<Revision>, Revision)>,
-    /// The counters, and the revision declared last.
+    /// The counters, and the latest declared revision.
     pub(crate) stats: Stats,
 }
 
@@ -124,7 +124,7 @@ pub(crate) enum Phase {
     Ended,
 }
 
-/// Why the descriptor is drained.
+/// The reason to drain the descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DrainCause {
     Readable,
@@ -151,9 +151,9 @@ pub(crate) struct Converged {
     pub(crate) at: Instant,
 }
 
-/// Inputs and questions of the driver.
+/// The driver's inputs and questions.
 impl State {
-    /// Makes the initial state: [`Action::Subscribe`] comes first.
+    /// Creates the initial state; its first action is [`Action::Subscribe`].
     pub fn new(config: Config) -> Self {
         State {
             config,
@@ -184,19 +184,19 @@ impl State {
         }
     }
 
-    /// Has it keep a budget together with other loops, and its clones with it, in place of that of
-    /// its settings.
+    /// Shares a budget with other loops, in place of the settings' own budget. Clones of the state
+    /// share it, too.
     pub fn share_budget(&mut self, budget: &Budget) {
         self.budget = Some(StateBudget::Shared(budget.clone()));
     }
 
-    /// Sets the seed for jitter, which is 0 otherwise. Equal seeds and inputs give equal decisions.
+    /// Sets the seed for jitter; the default is 0. Equal seeds and inputs give equal decisions.
     #[must_use]
     pub fn with_seed(self, seed: u64) -> Self {
         State { jitter: Jitter::with_seed(seed), ..self }
     }
 
-    /// Returns the next action, if there is one now.
+    /// Returns the next action; `None` if nothing is to be done now.
     pub fn poll_action(&mut self, now: Instant) -> Option<Action> {
         match self.phase {
             Phase::New | Phase::Idle if self.stopping.is_some() => {
@@ -236,15 +236,15 @@ impl State {
             && is_due(self.next_pass(), now)
     }
 
-    /// Returns when the next pass is due, if no input comes before.
+    /// Returns when the next pass is due if no input comes before; `None` if none is.
     pub fn next_pass(&self) -> Option<Instant> {
         let passes = [self.schedule.next_full(self.hints_wait_until), self.next_dirty_pass()];
         passes.into_iter().flatten().min().filter(|_| !self.paused)
     }
 
     /// Returns when to call [`poll_action`](Self::poll_action) again if there is no input before.
-    /// Not earlier than then it returns an action, or [`is_listening`](Self::is_listening) becomes
-    /// true again. Returns `None` during an action, and at the end.
+    /// At this time, and not earlier, it returns an action, or [`is_listening`](Self::is_listening)
+    /// becomes true again. Returns `None` during an action, and at the end.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.phase != Phase::Idle {
             return None;
@@ -255,16 +255,16 @@ impl State {
         self.next_pass().into_iter().chain(self.cooldown).min()
     }
 
-    /// True if the driver polls the subscription's descriptor while it sleeps. False for 10 ms
-    /// after the descriptor was drained, or until a pass is done, so that a flood of events does
-    /// not wake the driver for each.
+    /// True if the driver should poll the subscription's descriptor while it sleeps. False for 10
+    /// ms after the descriptor was drained, or until a pass is done, so that a flood of events does
+    /// not wake the driver for each one.
     pub fn is_listening(&self) -> bool {
         self.subscription == SubscriptionState::Polled
             && self.phase == Phase::Idle
             && self.cooldown.is_none()
     }
 
-    /// Takes the result of subscribing. A full pass is due at once, because earlier events were
+    /// Handles the result of subscribing. A full pass is due at once, because earlier events were
     /// missed.
     pub fn handle_subscribed(&mut self, now: Instant, subscription: SubscriptionState) {
         if self.phase == Phase::Subscribing {
@@ -274,14 +274,14 @@ impl State {
         }
     }
 
-    /// Takes note that the descriptor is readable or has failed: [`Action::Drain`] follows.
+    /// Notes that the descriptor is readable or has failed: [`Action::Drain`] follows.
     pub fn handle_readable(&mut self) {
         if self.is_listening() {
             self.drain = Some(DrainCause::Readable);
         }
     }
 
-    /// Takes the result of draining the descriptor; `None` if the subscription failed, and the
+    /// Handles the result of draining the descriptor; `None` if the subscription failed and the
     /// driver has dropped it.
     pub fn handle_drained(&mut self, now: Instant, drained: Option<Drained>) {
         let Phase::Draining(cause) = self.phase else {
@@ -299,7 +299,7 @@ impl State {
             }
             None => {
                 self.set_subscription(now, SubscriptionState::Failed);
-                // For the events that it had not reported yet.
+                // Covers the events that it had not reported yet.
                 self.request_full_pass(now);
             }
         }
@@ -315,26 +315,27 @@ impl State {
         lasted < self.config.deadline() && !self.paused && self.stopping.is_none()
     }
 
-    /// Returns for how long from `now` the running pass is not to try an op, because it failed
-    /// before.
+    /// Returns how long from `now` the running pass must not try an op that failed before; `None`
+    /// if it may try it.
     pub fn backoff(&self, now: Instant, key: OpKey) -> Option<Duration> {
         self.backoff.remaining(now, key)
     }
 
-    /// Returns the objects whose op failed before, and is to be tried again by the running pass. A
-    /// dirty pass looks at these as well.
+    /// Returns the objects whose op failed before, and which the running pass should try again. A
+    /// dirty pass looks at these too.
     pub fn due(&self) -> &[OpKey] {
         self.backoff.due()
     }
 
-    /// Returns how often the op on an object has failed since it last succeeded, and when it is
-    /// tried again at the latest; `None` if it has not failed.
+    /// Returns how often the op on an object has failed since it last succeeded, and the latest
+    /// time of its next try; `None` if it has not failed.
     pub fn retry(&self, key: OpKey) -> Option<(u32, Instant)> {
         self.backoff.retry(key)
     }
 
-    /// Returns true if [`PassSummary::objects`](crate::PassSummary::objects) has to name the object
-    /// whatever its outcome: its op failed before.
+    /// Returns true if the object's op failed before.
+    /// [`PassSummary::objects`](crate::PassSummary::objects) must then name it, whatever its
+    /// outcome.
     pub fn is_tracked(&self, key: OpKey) -> bool {
         self.backoff.is_tracked(key)
     }
@@ -351,7 +352,7 @@ impl State {
         self.converged.is_some_and(|converged| converged.revision == self.revision)
     }
 
-    /// Takes note that the driver has ended, for whatever reason: no action follows.
+    /// Notes that the driver has ended, for whatever reason: no action follows.
     pub fn handle_gone(&mut self) {
         self.phase = Phase::Ended;
     }
@@ -363,7 +364,7 @@ impl State {
         due.into_iter().chain(self.next_retry()).min()
     }
 
-    /// Returns when failed ops are tried again: those that come due within a debounce share a pass.
+    /// Returns when failed ops are tried again. Ops that come due within a debounce share a pass.
     fn next_retry(&self) -> Option<Instant> {
         let due = self.backoff.next()?.checked_add(self.config.debounce())?;
         Some(not_before(due, self.hints_wait_until))
@@ -373,7 +374,7 @@ impl State {
         let (hint, change) = (self.schedule.dirty.take(), self.schedule.change.take());
         let mut answers_request = hint.is_some() || change.is_some();
         self.schedule.uncovered = None;
-        // This pass answers every earlier request: it observes from here on.
+        // This pass answers every earlier request, because it observes from here on.
         if extent == Extent::Everything {
             answers_request |=
                 self.schedule.requested.is_some() || self.schedule.immediate.is_some();

@@ -1,4 +1,4 @@
-//! The counters of the loop, and the summary of a report: the part that the state machine decides by.
+//! The loop's counters, and the summary of a report: the part on which the state machine decides.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use trueup_reconcile::{EventCoverage, OpKey, Ops, Outcome, Report};
 
-/// The number of a desired state, in the order of declaration to one loop. The default is the one
-/// that the loop was made with.
+/// A desired state's number, in the order of declaration to one loop. The default is the loop's
+/// initial desired state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub(crate) u64);
 
 impl Revision {
-    /// Returns the number of desired states declared before it: 0 for the one that the loop was
-    /// made with.
+    /// Returns the number of desired states declared before this one: 0 for the loop's initial one.
     pub fn number(self) -> u64 {
         self.0
     }
@@ -32,39 +31,41 @@ impl fmt::Display for Revision {
     }
 }
 
-/// The counters and the present state of a loop. Counters start when the loop is made.
+/// A loop's counters and current state. Counters start when the loop is created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Passes that observed everything, including those that could not run.
+    /// The number of passes over everything, including passes that could not run.
     pub full_passes: u64,
-    /// Passes over dirty objects, including those that could not run.
+    /// The number of passes over dirty objects, including passes that could not run.
     pub dirty_passes: u64,
-    /// Passes that could not run.
+    /// The number of passes that could not run.
     pub failed_passes: u64,
-    /// Passes that ended before all ops were tried: by the budget, the deadline, a pause or a stop.
+    /// The number of passes cut short before all ops were tried: by the budget, the deadline, a
+    /// pause or a stop.
     pub truncated_passes: u64,
-    /// Ops by the kind of their objects, in the source's words.
+    /// The ops, by the kind of their objects, as the source names it.
     pub ops: BTreeMap<&'static str, Ops>,
-    /// Hints of the subscription and of handles, also those that shared a pass.
+    /// The number of hints from the subscription and from handles, including ones that shared a
+    /// pass.
     pub hints: u64,
     /// How often the subscription lost events.
     pub overruns: u64,
     /// How often the subscription failed, at first or later.
     pub subscription_failures: u64,
-    /// Objects whose ops are in backoff because they failed.
+    /// The number of objects in backoff because their ops failed.
     pub backed_off: usize,
-    /// How long the last pass took, with its callbacks; `None` before the first is done.
+    /// The last pass's duration, with its callbacks; `None` before the first is done.
     pub last_pass: Option<Duration>,
-    /// The time until the next full pass, if no request comes before: by the timer, or for a
-    /// request that is open. `None` while one runs or the loop is paused, and if none is due.
+    /// The time until the next full pass if no request comes before: by the timer, or for an open
+    /// request. `None` while one runs, while the loop is paused, and if none is due.
     pub next_full_pass: Option<Duration>,
-    /// The time since the last converged pass ended; zero until a later hint, request or pass puts
-    /// its result in doubt; `None` if no pass has converged.
+    /// The time since the last converged pass ended; zero while no later hint, request or pass
+    /// puts its result in doubt; `None` if no pass has converged.
     pub since_converged: Option<Duration>,
-    /// The desired state declared last.
+    /// The latest declared desired state.
     pub desired: Revision,
-    /// The desired state of the last converged pass.
+    /// The desired state of the last converged pass; `None` if none has.
     pub converged: Option<Revision>,
     /// True if no pass starts until a resume.
     pub paused: bool,
@@ -77,31 +78,31 @@ pub(crate) const MAX_TRACKED: usize = 65_536;
 
 /// The summary of a report for [`State`](crate::State).
 ///
-/// It is a copy, so that no code of a source runs under the lock of the state, and its size is
-/// bounded, however many ops there were.
+/// It is a copy, so no code of a source runs under the state's lock. Its size is bounded, however
+/// many ops there were.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PassSummary {
-    /// [`Report::converged`], and no op failed.
+    /// True if [`Report::converged`] is, and no op failed.
     pub converged: bool,
-    /// [`Report::is_truncated`].
+    /// True if the pass was cut short: [`Report::is_truncated`].
     pub truncated: bool,
-    /// True if [`Report::is_seen_whole`] is false.
+    /// True if the pass did not read all its objects: [`Report::is_seen_whole`] is false.
     pub incomplete: bool,
-    /// [`Report::coverage`].
+    /// The objects that events cover: [`Report::coverage`].
     pub coverage: EventCoverage,
-    /// [`Report::requeue_after`].
+    /// The delay after which the source asks for a pass: [`Report::requeue_after`].
     pub requeue_after: Option<Duration>,
-    /// The ops by the kind of their objects.
+    /// The number of ops of each outcome, by the kind of their objects.
     pub ops: BTreeMap<&'static str, Ops>,
-    /// The outcomes of objects: of those that are [tracked](crate::State::is_tracked) because an op
-    /// on them failed before, and of up to 65,536 others on which an op failed. Of several ops on
-    /// an object, a failed one counts first, then a pending one.
+    /// The outcomes of objects: of [tracked](crate::State::is_tracked) ones, because an op on them
+    /// failed before, and of up to 65,536 others on which an op failed. If an object has several
+    /// ops, a failed one counts first, then a pending one.
     pub objects: BTreeMap<OpKey, Outcome>,
 }
 
 impl PassSummary {
-    /// Summarises a report. `tracked` says which objects are tracked; `None` if none is.
+    /// Summarises a report. `tracked` returns true for tracked objects; `None` if none is tracked.
     ///
     /// It iterates over the outcomes once.
     pub fn of(report: &impl Report, tracked: Option<&dyn Fn(OpKey) -> bool>) -> PassSummary {
@@ -113,8 +114,7 @@ impl PassSummary {
             requeue_after: report.requeue_after(),
             ..PassSummary::default()
         };
-        // Ops of one kind usually come together, so the entry of a kind is looked up once for a
-        // run.
+        // Ops of one kind usually come together, so each series of them needs one look-up.
         let mut run = ("", Ops::default());
         let mut untracked = 0;
         report.outcomes(&mut |op| {
@@ -138,23 +138,22 @@ impl PassSummary {
         summary
     }
 
-    /// Returns the number of ops tried.
+    /// Returns the number of tried ops of all kinds.
     pub fn tried(&self) -> u64 {
         self.ops.values().map(Ops::tried).sum()
     }
 
-    /// Returns the number of ops not tried.
+    /// Returns the number of pending ops of all kinds, which were not tried.
     pub fn pending(&self) -> u64 {
         self.ops.values().map(|ops| ops.pending).sum()
     }
 
-    /// Returns true if an op was applied.
+    /// Returns true if an op of any kind was applied.
     pub fn has_applied(&self) -> bool {
         self.ops.values().any(|ops| ops.applied > 0)
     }
 
-    /// Returns true if an op was not tried whose object is not tracked: no backoff has it tried
-    /// again.
+    /// Returns true if an untracked object has an op that was not tried: no backoff will retry it.
     pub(crate) fn has_untracked_pending(&self) -> bool {
         let tracked = self.objects.values().filter(|it| **it == Outcome::Pending(())).count();
         self.pending() > u64::try_from(tracked).unwrap_or(u64::MAX)
@@ -166,7 +165,7 @@ impl PassSummary {
         }
     }
 
-    /// Adds an outcome of an object. Returns true if it is the object's first.
+    /// Adds an object's outcome. Returns true if it is the object's first.
     fn merge(&mut self, key: OpKey, outcome: Outcome) -> bool {
         match self.objects.entry(key) {
             Entry::Vacant(entry) => {

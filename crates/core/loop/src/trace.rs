@@ -1,4 +1,5 @@
-//! Spans and events for `tracing`, with the feature of that name. Without it they are empty.
+//! Spans and events for `tracing`, with the feature of that name. Without the feature, they are
+//! empty.
 
 use trueup_reconcile::Extent;
 

@@ -1,9 +1,9 @@
-//! Whose turn it is: the members of tasks wait for descriptors and timers, and threads take turns.
+//! Turns: the members of tasks wait for descriptors and timers, and threads take the tasks' turns.
 //!
-//! A thread that asks for a turn gets that of the task that has waited longest, with all of its
-//! members that are due. If none is due, one thread waits for all of them: for the first instant at
-//! which one is due, and for all descriptors at once. While turns are due all the time, the
-//! descriptors are polled between them.
+//! A thread that asks for a turn gets the longest-waiting task, with all of the task's due members.
+//! If no task is due, one thread waits for all of them: until the first timer, and for all
+//! descriptors at once. While turns are due all the time, threads poll the descriptors between
+//! turns.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -15,15 +15,15 @@ use std::vec::Drain;
 
 use crate::sync::{Condvar, Mutex, MutexGuard, Poller, lock, now, wait, wait_while};
 
-/// How long a member sleeps at most whose descriptor the kernel refuses to poll.
+/// The longest sleep of a member whose descriptor the kernel refuses to poll.
 const POLL_RETRY: Duration = Duration::from_millis(100);
-/// How long no descriptor is polled at most while turns are due.
+/// The longest time without a poll of the descriptors while turns are due.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 pub(crate) struct Turns {
     poller: Poller,
     locked: Mutex<Locked>,
-    /// Notified when a thread that waits may have something to do.
+    /// Notified when a waiting thread may have something to do.
     work: Condvar,
     /// Notified when a thread has ended.
     ended: Condvar,
@@ -32,23 +32,23 @@ pub(crate) struct Turns {
 #[derive(Default)]
 struct Locked {
     members: BTreeMap<u64, Waiting>,
-    /// The number of the last member that was added.
+    /// The number of the last added member.
     last: u64,
     tasks: BTreeMap<u64, Members>,
-    /// The tasks that are due, the one that has waited longest first.
+    /// The due tasks, longest-waiting first.
     order: VecDeque<u64>,
     timers: BTreeSet<(Instant, u64)>,
     poll: Poll,
-    /// When the last poll ended.
+    /// The end of the last poll.
     polled_at: Option<Instant>,
     /// The number of threads that have not ended.
     threads: usize,
-    /// The number of those that wait to be notified.
+    /// The number of threads that wait to be notified.
     idle: usize,
     is_stopping: bool,
 }
 
-/// Whether a thread polls for all members, and until when.
+/// The state of polling for all members: idle, or by a thread until a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Poll {
     #[default]
@@ -56,29 +56,29 @@ enum Poll {
     Until(Option<Instant>),
 }
 
-/// The members of a task.
+/// A task's members.
 #[derive(Default)]
 struct Members {
     count: usize,
-    /// Those that are due.
+    /// The due ones.
     due: Vec<u64>,
     has_turn: bool,
 }
 
-/// What is known of a member.
+/// A member's state.
 struct Waiting {
     task: u64,
-    /// True from a wake-up on, until its turn begins.
+    /// True from a wake-up until its turn begins.
     is_woken: bool,
-    /// True if that is due because of its timer alone.
+    /// True if only its timer made it due.
     is_timed: bool,
     is_readable: bool,
-    /// When its next turn is due.
+    /// The time of its next turn.
     timer: Option<Instant>,
 }
 
-/// A member of a task, which gets turns until this is dropped. A task can have several: those that
-/// are due get their turns together.
+/// A member of a task, which gets turns until this is dropped. A task can have several; its due
+/// members share a turn.
 pub struct Member {
     turns: Arc<Turns>,
     task: u64,
@@ -86,22 +86,22 @@ pub struct Member {
 }
 
 impl Member {
-    /// Returns its number, which no other member of the runner has or had.
+    /// Returns its number, unique among all members that the runner ever had.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Has it get a turn: a later one, if its task has one now.
+    /// Requests a turn for it; if its task has one now, a later one.
     pub fn wake(&self) {
         self.turns.wake(self.number);
     }
 
-    /// Has it get a turn at an instant, unless it gets one before.
+    /// Requests a turn at an instant, unless it gets one before.
     pub fn wake_at(&self, at: Instant) {
         self.turns.set_timer(self.number, at);
     }
 
-    /// Returns a waker that does as [`wake`](Self::wake).
+    /// Returns a waker that calls [`wake`](Self::wake).
     pub fn waker(&self) -> Waker {
         Waker::from(Arc::new(MemberWaker {
             turns: Arc::downgrade(&self.turns),
@@ -139,14 +139,14 @@ impl Wake for MemberWaker {
     }
 }
 
-/// The turn of a task: it gets no other one before this one is dropped.
+/// The turn of a task, which gets no other one before this is dropped.
 pub struct Due<'a> {
     turns: &'a Turns,
     task: u64,
     due: Drain<'a, DueMember>,
 }
 
-/// A member that is due, and why.
+/// A due member, with the reason.
 #[derive(Clone, Copy)]
 pub(crate) struct DueMember {
     number: u64,
@@ -157,7 +157,7 @@ pub(crate) struct DueMember {
 impl<'a> Iterator for Due<'a> {
     type Item = Turn<'a>;
 
-    /// Returns the turn of a member that is due.
+    /// Returns the turn of the next due member.
     fn next(&mut self) -> Option<Turn<'a>> {
         Some(Turn { turns: self.turns, member: self.due.next()? })
     }
@@ -172,19 +172,19 @@ impl Drop for Due<'_> {
     }
 }
 
-/// The turn of a member. After one that is dropped, the next one comes with a wake-up.
+/// The turn of a member. If it is dropped, the member's next turn comes with a wake-up.
 pub struct Turn<'a> {
     turns: &'a Turns,
     member: DueMember,
 }
 
 impl Turn<'_> {
-    /// Returns the number of the member.
+    /// Returns the member's number.
     pub fn number(&self) -> u64 {
         self.member.number
     }
 
-    /// True if the member's descriptor is readable, or has failed.
+    /// True if the member's descriptor is readable or has failed.
     pub fn is_readable(&self) -> bool {
         self.member.is_readable
     }
@@ -194,14 +194,14 @@ impl Turn<'_> {
         self.member.is_timed && !self.member.is_readable
     }
 
-    /// Has the member get its next turn at an instant, once the descriptor is readable, or with a
-    /// wake-up, whatever is first.
+    /// Schedules the member's next turn: at an instant, once the descriptor is readable, or with a
+    /// wake-up, whichever comes first.
     pub fn sleep(self, until: Option<Instant>, descriptor: Option<BorrowedFd<'_>>) {
         let (turns, number) = (self.turns, self.number());
         let mut until = until;
         if descriptor.is_some_and(|it| turns.poller.listen(it, number).is_err()) {
-            // The kernel has no memory, or the limit of polled descriptors is reached, which may
-            // pass. Until then the member tries the descriptor after each sleep.
+            // The kernel is short of memory, or the limit of polled descriptors is reached, which
+            // may pass. Until then the member tries the descriptor after each sleep.
             until = Some(until.into_iter().fold(now() + POLL_RETRY, Instant::min));
             if let Some(member) = lock(&turns.locked).members.get_mut(&number) {
                 member.is_readable = true;
@@ -212,7 +212,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Has the member get its next turn at once, after those that are due already.
+    /// Schedules the member's next turn at once, after the turns that are already due.
     pub fn again(self) {
         self.turns.wake(self.number());
     }
@@ -228,7 +228,7 @@ impl Turns {
         }))
     }
 
-    /// Adds a member of a task. It gets no turn before it is woken.
+    /// Adds a member to a task. It gets no turn before it is woken.
     pub(crate) fn add(self: &Arc<Turns>, task: u64) -> Member {
         let mut locked = lock(&self.locked);
         locked.last += 1;
@@ -238,8 +238,8 @@ impl Turns {
         Member { turns: Arc::clone(self), task, number }
     }
 
-    /// Waits for the next turn, with a buffer that is empty. Returns the task's number; `None` once
-    /// the threads are to end and there is no member.
+    /// Waits for the next turn, with an empty buffer. Returns the task's number; `None` once the
+    /// threads should end and no member is left.
     pub(crate) fn next<'a>(&'a self, due: &'a mut Vec<DueMember>) -> Option<(u64, Due<'a>)> {
         let mut locked = lock(&self.locked);
         loop {
@@ -250,7 +250,7 @@ impl Turns {
             }
             if let Some(task) = locked.begin_turn(due) {
                 if !locked.order.is_empty() || locked.poll == Poll::NoThread {
-                    // Another thread takes the next ones, or polls.
+                    // Another thread takes the next turns, or polls.
                     self.rouse(&locked);
                 }
                 return Some((task, Due { turns: self, task, due: due.drain(..) }));
@@ -269,7 +269,7 @@ impl Turns {
         }
     }
 
-    /// Polls for all members until then, and has those be due whose descriptor is readable.
+    /// Polls for all members until `until`, and makes members with a readable descriptor due.
     fn poll<'a>(
         &'a self,
         mut locked: MutexGuard<'a, Locked>,
@@ -297,7 +297,7 @@ impl Turns {
         }
     }
 
-    /// Has a member get a turn at an instant, unless it gets one before.
+    /// Requests a turn for a member at an instant, unless it gets one before.
     fn set_timer(&self, number: u64, at: Instant) {
         let mut locked = lock(&self.locked);
         if locked.set_timer(number, at) {
@@ -305,7 +305,7 @@ impl Turns {
         }
     }
 
-    /// Has a thread look whether a turn is due. The others are busy, and look afterwards.
+    /// Makes a thread look for due turns. Busy threads look afterwards.
     fn rouse(&self, locked: &Locked) {
         if locked.idle > 0 {
             self.work.notify_one();
@@ -319,7 +319,7 @@ impl Turns {
         self.poller.wake();
     }
 
-    /// Has the threads end once there is no member.
+    /// Makes the threads end once no member is left.
     pub(crate) fn stop(&self) {
         lock(&self.locked).is_stopping = true;
         self.rouse_all();
@@ -329,18 +329,18 @@ impl Turns {
         lock(&self.locked).is_stopping
     }
 
-    /// Takes note that a thread is about to take turns.
+    /// Notes that a thread is about to take turns.
     pub(crate) fn thread_begins(&self) {
         lock(&self.locked).threads += 1;
     }
 
-    /// Takes note that a thread takes no further turn.
+    /// Notes that a thread takes no further turn.
     pub(crate) fn thread_ended(&self) {
         lock(&self.locked).threads -= 1;
         self.ended.notify_all();
     }
 
-    /// Waits for the end of the threads. Returns false if that was not before `until`.
+    /// Waits for the end of the threads. Returns false if `until` came first.
     pub(crate) fn wait_ended(&self, until: Instant) -> bool {
         wait_while(&self.ended, lock(&self.locked), until, |it| it.threads > 0).threads == 0
     }
@@ -357,8 +357,7 @@ impl Locked {
         self.is_stopping && self.members.is_empty()
     }
 
-    /// Has a member get a turn, because of its timer or not. Returns whether its task is due now, and
-    /// was not before.
+    /// Makes a member due, because of its timer or not. Returns true if this made its task due.
     fn wake(&mut self, number: u64, is_timed: bool) -> bool {
         let Some(member) = self.members.get_mut(&number) else {
             return false;
@@ -376,7 +375,7 @@ impl Locked {
             return false;
         };
         members.due.push(number);
-        // At the end of the turn that the task has, they are looked at.
+        // The end of the task's current turn looks at them.
         let is_due = !members.has_turn && members.due.len() == 1;
         if is_due {
             self.order.push_back(task);
@@ -384,7 +383,7 @@ impl Locked {
         is_due
     }
 
-    /// Returns whether the thread that polls is to look at it.
+    /// Sets a member's timer. Returns true if the polling thread must look at it.
     fn set_timer(&mut self, number: u64, at: Instant) -> bool {
         let Some(member) = self.members.get_mut(&number) else {
             return false;
@@ -399,7 +398,7 @@ impl Locked {
         matches!(self.poll, Poll::Until(until) if until.is_none_or(|until| at < until))
     }
 
-    /// Ends the turn of a task. Returns whether it is due again.
+    /// Ends a task's turn. Returns true if the task is due again.
     fn end_turn(&mut self, task: u64) -> bool {
         let Some(members) = self.tasks.get_mut(&task) else {
             return false;
@@ -427,7 +426,7 @@ impl Locked {
         }
     }
 
-    /// True if turns are due, and no descriptor was polled for long.
+    /// True if turns are due, and the last poll was too long ago.
     fn is_poll_due(&self, now: Instant) -> bool {
         !self.order.is_empty()
             && self.poll == Poll::NoThread
@@ -441,7 +440,7 @@ impl Locked {
         }
     }
 
-    /// Takes the turn of the task that has waited longest, with its members that are due.
+    /// Takes the turn of the longest-waiting task, with its due members.
     fn begin_turn(&mut self, due: &mut Vec<DueMember>) -> Option<u64> {
         while let Some(task) = self.order.pop_front() {
             let Some(members) = self.tasks.get_mut(&task) else {

@@ -1,10 +1,10 @@
-//! What can go wrong, and where.
+//! The crate's error, with its path.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An error at a path.
+/// An error at a path. The message names the path and the remedy.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -13,14 +13,14 @@ pub struct Error {
     source: Option<io::Error>,
 }
 
-/// The kinds of errors.
+/// The kinds of [`Error`], for callers that react to some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Another user could decide which file it is, or change it. The message names the folder or
+    /// Another user could redirect the path or change the file. The message names the folder or
     /// file and the remedy.
     Refused,
-    /// It is not a regular file, or not a folder where one is needed.
+    /// The file is not a regular file, or is not a folder although one is needed.
     NotRegular,
     /// The file has more bytes than allowed.
     TooLarge,
@@ -49,31 +49,31 @@ impl Error {
         Error::of_kind(ErrorKind::Os, path, format!("cannot {what}: {source}")).with_source(source)
     }
 
-    /// Returns the error for a file that a caller could not open.
+    /// Creates the error for a file that a caller could not open.
     #[must_use]
     pub fn not_opened(path: &Path, source: io::Error) -> Error {
         Error::os(path, "open", source)
     }
 
-    /// Returns the kind.
+    /// Returns the kind, for callers that react to some errors.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Returns the path of the folder or file that the error is about.
+    /// Returns the path of the folder or file at which the error occurred.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the number of the error of the failed system call, if one failed.
+    /// Returns the failed system call's error number; `None` if no call failed.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         self.source.as_ref().and_then(io::Error::raw_os_error)
     }
 
-    /// Returns the kind of error in terms of `std::io`: that of the failed system call, or
+    /// Returns the error kind in terms of `std::io`: the failed system call's, or
     /// [`PermissionDenied`](io::ErrorKind::PermissionDenied) for a refusal.
     #[must_use]
     pub fn io_kind(&self) -> io::ErrorKind {
@@ -86,13 +86,13 @@ impl Error {
         }
     }
 
-    /// True if there is no such file or folder.
+    /// True if the file or folder does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.io_kind() == io::ErrorKind::NotFound
     }
 
-    /// True if another user could decide what happens.
+    /// True if another user could redirect the path or change the file.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         self.kind == ErrorKind::Refused

@@ -1,4 +1,4 @@
-//! A folder that is held by its descriptor.
+//! A folder held open by its descriptor.
 
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags, mkdirat, openat};
 use crate::walk::{self, Found, Last, look};
 use crate::{Control, Error, Place, TrustedUsers};
 
-/// A folder that is held: whatever is renamed on the way to it, this stays the same folder.
+/// A folder held open: whatever is renamed on the way to it, this stays the same folder.
 #[derive(Clone, Debug)]
 pub struct Folder {
     descriptor: Arc<OwnedFd>,
@@ -21,22 +21,23 @@ pub struct Folder {
 }
 
 impl TrustedUsers {
-    /// Walks to a folder.
+    /// Walks to a folder, and holds it open.
     ///
     /// # Errors
     ///
-    /// [`Refused`](crate::ErrorKind::Refused) when another user could lead the walk to a folder
-    /// that is not theirs; [`Os`](crate::ErrorKind::Os) when there is no such folder.
+    /// [`Refused`](crate::ErrorKind::Refused) if another user could redirect the walk to a folder
+    /// of a third user; [`Os`](crate::ErrorKind::Os) if there is no such folder.
     pub fn folder(&self, path: &Path) -> Result<Folder, Error> {
         walk::to_folder(self, path, Last::Folder)
     }
 
-    /// Walks to a folder, and makes it and its missing parents with this mode, whatever the umask.
-    /// A folder that exists keeps its mode. Nothing is made in a folder of another user.
+    /// Walks to a folder. If the folder or its parents are missing, creates them with this mode,
+    /// whatever the umask. An existing folder keeps its mode. Creates nothing in another user's
+    /// folder.
     ///
     /// # Errors
     ///
-    /// As [`folder`](Self::folder), and when a folder cannot be made.
+    /// See [`folder`](Self::folder); also if a folder cannot be created.
     pub fn make_folder(&self, path: &Path, mode: u32) -> Result<Folder, Error> {
         walk::to_folder(self, path, Last::Made(mode))
     }
@@ -57,26 +58,26 @@ impl Folder {
         Ok(Folder::new(found.descriptor, path.to_owned(), control))
     }
 
-    /// Returns the path by which it was found, without links.
+    /// Returns the path by which the folder was found, without links.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns who can change what is in it.
+    /// Returns the users who can change the folder's content.
     #[must_use]
     pub fn control(&self) -> Control {
         self.control
     }
 
-    /// Returns a path that leads to the held folder through `/proc`, for system calls that take no
-    /// descriptor, such as those of inotify.
+    /// Returns a path to the held folder through `/proc`, for system calls that take no descriptor,
+    /// such as inotify's.
     #[must_use]
     pub fn path_by_descriptor(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.descriptor.as_raw_fd()).into()
     }
 
-    /// Returns the folder if nobody but root and we can change what is in it.
+    /// Returns the folder if only root and we can change its content.
     ///
     /// # Errors
     ///
@@ -98,11 +99,11 @@ impl Folder {
         }
     }
 
-    /// Returns the place of a name in it.
+    /// Returns the place of a name in the folder.
     ///
     /// # Panics
     ///
-    /// If the name is not that of a file: empty, `.`, `..`, or with a slash in it.
+    /// If the name cannot be a file's: it is empty, `.` or `..`, or contains a slash.
     #[must_use]
     pub fn place(&self, name: impl AsRef<OsStr>) -> Place {
         let file: &OsStr = name.as_ref();
@@ -110,11 +111,11 @@ impl Folder {
         Place::new(self.clone(), file.to_owned())
     }
 
-    /// Waits until the names in it are durable.
+    /// Waits until the names in the folder are durable.
     ///
     /// # Errors
     ///
-    /// When it cannot be read or synced.
+    /// The folder cannot be read or synced.
     pub fn sync(&self) -> Result<(), Error> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         openat(self.as_fd(), ".", flags, Mode::empty())
@@ -122,12 +123,12 @@ impl Folder {
             .map_err(|error| Error::os(&self.path, "sync", error))
     }
 
-    /// Looks at a folder that has just been made.
+    /// Examines a folder that has just been created.
     fn made(&self, name: &OsStr, path: &Path) -> Result<Found, Error> {
         look(self, name)?.ok_or_else(|| Error::os(path, "open", rustix::io::Errno::NOENT))
     }
 
-    /// Makes a folder in this one, unless another process is faster.
+    /// Creates a folder in this one, unless another process is faster.
     pub(crate) fn make(&self, name: &OsStr, mode: u32) -> Result<Found, Error> {
         let path = self.path.join(name);
         if !matches!(self.control, Control::Ours | Control::Sticky) {
@@ -143,7 +144,7 @@ impl Folder {
         if !made || is_exact || !found.metadata.is_dir() {
             return Ok(found);
         }
-        // Bits that the umask has taken.
+        // Restores the bits that the umask removed.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = openat(self.as_fd(), name, flags, Mode::empty())
             .map(File::from)
@@ -157,7 +158,7 @@ impl Folder {
     }
 }
 
-/// True if both are of the same file.
+/// True if both belong to the same file.
 pub(crate) fn same(one: &std::fs::Metadata, other: &std::fs::Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }

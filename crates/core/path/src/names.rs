@@ -1,5 +1,4 @@
-//! Names of files: given, taken and removed, so that no other file than the one that is meant loses its
-//! name.
+//! Gives, changes and removes names of files, so that only the intended file loses its name.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -9,19 +8,19 @@ use rustix::io::Errno;
 
 use crate::{Error, ErrorKind, Place};
 
-/// The end of the name of a file that is being removed.
+/// The suffix of a file that is being removed.
 const OLD: &str = ".trueup-old";
 
 impl Place {
-    /// Removes the regular file of this name, durably, if `is_it` says that it is the one to remove.
-    /// The file is renamed to `.NAME.HASH.trueup-old` while it is looked at, so that no other one is
-    /// removed; one that is not to be removed gets its name back. False if there is none to remove.
+    /// Removes the regular file of this name durably, if `is_it` recognises it. During the check,
+    /// the file has the name `.NAME.HASH.trueup-old`, so that no other file is removed. If it is
+    /// not the one to remove, it gets its name back. False if nothing was removed.
     ///
     /// # Errors
     ///
-    /// [`Changed`](ErrorKind::Changed) if another writer took the name while the file was looked
-    /// at: then the file stays under the other name, which the message says. What `is_it` returns,
-    /// and when the file cannot be opened, renamed or removed.
+    /// [`Changed`](ErrorKind::Changed) if another writer took the name during the check: the file
+    /// then stays under the other name, which the message contains. Also the error of `is_it`, and
+    /// if the file cannot be opened, renamed or removed.
     pub fn remove<E: From<Error>>(
         &self,
         is_it: impl Fn(&File) -> Result<bool, E>,
@@ -35,23 +34,23 @@ impl Place {
         })
     }
 
-    /// As [`remove`](Self::remove), for the one file that is held, of any kind but a folder: see
+    /// Removes a held file like [`remove`](Self::remove). It may be of any kind but a folder: see
     /// [`hold`](Self::hold).
     ///
     /// # Errors
     ///
-    /// As [`remove`](Self::remove).
+    /// See [`remove`](Self::remove).
     pub fn remove_held(&self, held: &File) -> Result<bool, Error> {
         self.remove_if(|place| place.is_of(held))
     }
 
-    /// Removes the file of this name if `is_it` says so of the place where it is set aside.
+    /// Removes the file of this name if `is_it` accepts the place where it is set aside.
     fn remove_if<E: From<Error>>(
         &self,
         is_it: impl Fn(&Place) -> Result<bool, E>,
     ) -> Result<bool, E> {
         let aside = self.beside(OLD);
-        // One that a crash has left is looked at first.
+        // A file left by a crash is checked first.
         let was_left = aside.remove_aside(self, &is_it)?;
         if !is_it(self)? {
             return Ok(was_left);
@@ -77,17 +76,16 @@ impl Place {
         Ok(false)
     }
 
-    /// Gives the file another name in its folder, unless that name is taken. False if there is no
-    /// file.
+    /// Renames the file within its folder, unless the new name is taken. False if there is no file.
     ///
     /// # Errors
     ///
-    /// [`Changed`](ErrorKind::Changed) if the other name is taken, and when the file cannot be
+    /// [`Changed`](ErrorKind::Changed) if the new name is taken. Also if the file cannot be
     /// renamed.
     pub fn rename_new(&self, other: &Place) -> Result<bool, Error> {
         let (folder, from, to) = (self.folder().as_fd(), self.name(), other.name());
         let renamed = match renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
-            // The file system cannot.
+            // The file system does not support it.
             Err(Errno::INVAL | Errno::NOSYS) => {
                 match linkat(folder, from, folder, to, AtFlags::empty()) {
                     Ok(()) => return self.unlink().map(|()| true),
@@ -112,12 +110,12 @@ impl Place {
 }
 
 impl Place {
-    /// Removes the name of whatever has it but a folder. A name that nothing has is no error. In a
+    /// Removes the name, whatever has it except a folder. If nothing has it, this is no error. In a
     /// folder that others can write, use [`remove`](Self::remove).
     ///
     /// # Errors
     ///
-    /// When it cannot be removed.
+    /// The name cannot be removed.
     pub fn unlink(&self) -> Result<(), Error> {
         match unlinkat(self.folder().as_fd(), self.name(), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -125,24 +123,24 @@ impl Place {
         }
     }
 
-    /// Gives the file another name, and replaces a file that has it. In a folder that others can
+    /// Renames the file, and replaces a file that has the new name. In a folder that others can
     /// write, use [`replacement`](Self::replacement).
     ///
     /// # Errors
     ///
-    /// When it cannot be renamed.
+    /// The file cannot be renamed.
     pub fn rename_over(&self, other: &Place) -> Result<(), Error> {
         let (from, to) = (self.folder().as_fd(), other.folder().as_fd());
         renameat(from, self.name(), to, other.name())
             .map_err(|error| Error::os(other.path(), "replace", error))
     }
 
-    /// Gives the file a second name (a hard link) if nothing has it. False if something has. A
-    /// link is not followed.
+    /// Gives the file a second name (a hard link), unless the name is taken, for which it returns
+    /// false. Does not follow a symbolic link.
     ///
     /// # Errors
     ///
-    /// When it cannot be linked.
+    /// The file cannot be linked.
     pub fn link_to(&self, other: &Place) -> Result<bool, Error> {
         let (from, to) = (self.folder().as_fd(), other.folder().as_fd());
         match linkat(from, self.name(), to, other.name(), AtFlags::empty()) {

@@ -1,4 +1,4 @@
-//! Files and programs that no other user can change, and reading them up to a bound.
+//! Files and programs that no other user can change, and reading them up to a limit.
 
 use std::env;
 use std::ffi::OsStr;
@@ -15,24 +15,25 @@ use crate::users::{Control, others_can_read, others_can_write};
 use crate::walk::{is_firm, look};
 use crate::{Error, ErrorKind, Place, TrustedUsers};
 
-/// Who may read a file, besides root.
+/// The users who may read a file, besides root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
-    /// Its owner alone: its mode is 0600 or less, or its access control list names no user but root
-    /// and us, as that of a credential of systemd.
+    /// Only its owner. Its mode is 0600 or less, or its access control list names only root and us,
+    /// as for a systemd credential.
     Us,
-    /// Everybody.
+    /// Any user.
     Everybody,
 }
 
 impl TrustedUsers {
-    /// Opens a regular file that nobody but root and we can change or replace. Links are followed
-    /// where nobody else can have put them.
+    /// Opens a regular file that only root and we can change or replace. Follows links that no
+    /// other user can have put there.
     ///
     /// # Errors
     ///
-    /// [`Refused`](ErrorKind::Refused) if another user can change it, or read it though only we
-    /// may; [`NotRegular`](ErrorKind::NotRegular); [`Os`](ErrorKind::Os) if it cannot be opened.
+    /// [`Refused`](ErrorKind::Refused) if another user can change it, or can read it against
+    /// `readers`; [`NotRegular`](ErrorKind::NotRegular); [`Os`](ErrorKind::Os) if it cannot be
+    /// opened.
     pub fn open_ours(&self, path: &Path, readers: Readers) -> Result<File, Error> {
         let place = self.followed_place(path)?;
         let (file, _) = opened(&place)?;
@@ -40,11 +41,11 @@ impl TrustedUsers {
         Ok(file)
     }
 
-    /// Checks that nobody but root and we can change the open file of a place, or replace it.
+    /// Checks that only root and we can change the open file of a place, or replace it.
     ///
     /// # Errors
     ///
-    /// [`Refused`](ErrorKind::Refused) if another user can, or can read it though only we may.
+    /// [`Refused`](ErrorKind::Refused) if another user can, or can read it against `readers`.
     pub fn check_ours(&self, place: &Place, file: &File, readers: Readers) -> Result<(), Error> {
         let found = metadata(place.path(), file)?;
         if !is_firm(place.folder().control(), &found, self) {
@@ -75,12 +76,12 @@ impl TrustedUsers {
         Ok(())
     }
 
-    /// As [`check_ours`](Self::check_ours), for a file that is written in place: another name of it
-    /// may be that of a file which is not to be written.
+    /// Checks like [`check_ours`](Self::check_ours), for a file that is written in place: another
+    /// name of it may belong to a file that must not be written.
     ///
     /// # Errors
     ///
-    /// As [`check_ours`](Self::check_ours), and [`Refused`](ErrorKind::Refused) if the file has
+    /// See [`check_ours`](Self::check_ours); also [`Refused`](ErrorKind::Refused) if the file has
     /// another name.
     pub fn check_sole(&self, place: &Place, file: &File, readers: Readers) -> Result<(), Error> {
         self.check_ours(place, file, readers)?;
@@ -96,33 +97,32 @@ impl TrustedUsers {
         }
     }
 
-    /// True if nobody but root and we can have put what is held at this place, or can replace it: a
-    /// file, a link or a socket.
+    /// True if only root and we can have put the held file, link or socket at this place, or can
+    /// replace it.
     ///
     /// # Errors
     ///
-    /// When it cannot be looked at.
+    /// It cannot be examined.
     pub fn is_ours(&self, place: &Place, held: &File) -> Result<bool, Error> {
         let found = metadata(place.path(), held)?;
         Ok(is_firm(place.folder().control(), &found, self))
     }
 
-    /// Reads a file as [`open_ours`](Self::open_ours) opens it, of at most so many bytes.
+    /// Reads a file of at most `limit` bytes, opened as by [`open_ours`](Self::open_ours).
     ///
     /// # Errors
     ///
-    /// As [`open_ours`](Self::open_ours), and [`TooLarge`](ErrorKind::TooLarge).
+    /// See [`open_ours`](Self::open_ours); also [`TooLarge`](ErrorKind::TooLarge).
     pub fn read_ours(&self, path: &Path, readers: Readers, limit: u64) -> Result<Vec<u8>, Error> {
         read(path, &self.open_ours(path, readers)?, limit)
     }
 
-    /// Reads a regular file that may be in the folder of another user, if it is that user's own:
-    /// who can put another file in its place can change it anyway. Links are followed where nobody
-    /// else can have put them.
+    /// Reads a regular file. If it is in another user's folder, it must be that user's own, who
+    /// could replace it anyway. Follows links that no other user can have put there.
     ///
     /// # Errors
     ///
-    /// [`Refused`](ErrorKind::Refused) if a user can put the file of another user in its place;
+    /// [`Refused`](ErrorKind::Refused) if a user can put a third user's file in its place;
     /// [`NotRegular`](ErrorKind::NotRegular), [`TooLarge`](ErrorKind::TooLarge), and
     /// [`Os`](ErrorKind::Os) if it cannot be read.
     pub fn read_of_one_owner(&self, path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
@@ -148,14 +148,14 @@ impl TrustedUsers {
     }
 }
 
-/// Opens a regular file without waiting, whoever owns it and whatever links lead to it: for a path
+/// Opens a regular file without waiting, whatever its owner and the links on the way: for a path
 /// that a person names for this one call.
 ///
 /// # Errors
 ///
 /// [`NotRegular`](ErrorKind::NotRegular), and [`Os`](ErrorKind::Os) if it cannot be opened.
 pub fn open_any(path: &Path) -> Result<File, Error> {
-    // Opening some devices acts on them.
+    // Opening some devices has an effect on them.
     open_regular(path, OFlags::PATH)?;
     open_regular(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)
 }
@@ -168,7 +168,7 @@ fn open_regular(path: &Path, flags: OFlags) -> Result<File, Error> {
     Ok(file)
 }
 
-/// Reads a file to its end, at most so many bytes.
+/// Reads a file of at most `limit` bytes to its end.
 ///
 /// # Errors
 ///
@@ -196,9 +196,9 @@ fn metadata(path: &Path, file: &File) -> Result<Metadata, Error> {
 }
 
 impl TrustedUsers {
-    /// Finds a program as `execvp` does: a name without a slash in the folders of `PATH`, the first
-    /// that has an executable file of this name. Returns its path if nobody but root and we can
-    /// change the program or lead us to another one.
+    /// Finds a program as `execvp` does: for a name without a slash, the first executable file of
+    /// this name in the folders of `PATH`. Returns its path if only root and we can change the
+    /// program or redirect the path.
     ///
     /// # Errors
     ///
@@ -214,7 +214,8 @@ impl TrustedUsers {
         for folder in env::split_paths(&folders).filter(|folder| folder.is_absolute()) {
             let path = folder.join(program);
             match self.check_program(&path) {
-                // As `execvp`: not there, not in reach, not executable, a folder.
+                // Like `execvp`: try the next folder if it is missing, unreachable, not executable,
+                // or a folder.
                 Err(error) if !error.is_refused() => {}
                 found => return found.map(|()| path),
             }

@@ -1,4 +1,4 @@
-//! A name in a folder that is held.
+//! A name in a folder held open.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -14,13 +14,13 @@ use crate::folder::same;
 use crate::walk::{self, Last, look};
 use crate::{Error, ErrorKind, Folder, TrustedUsers};
 
-/// How often a name is looked at again that another writer changes meanwhile.
+/// How often to look again at a name that another writer is changing.
 const TRIES: u32 = 100;
 
 /// The longest name of a file, in bytes: `NAME_MAX`.
 const MAX_NAME: usize = 255;
 
-/// A name in a folder that is held, whether or not there is such a file.
+/// A name in a folder held open. The file itself need not exist.
 #[derive(Clone, Debug)]
 pub struct Place {
     folder: Folder,
@@ -29,21 +29,21 @@ pub struct Place {
 }
 
 impl TrustedUsers {
-    /// Walks to the folder of `path`, and holds the last name without looking at it.
+    /// Walks to the folder of `path`, and holds it with the last name, without examining the name.
     ///
     /// # Errors
     ///
-    /// As [`folder`](Self::folder).
+    /// See [`folder`](Self::folder).
     pub fn place(&self, path: &Path) -> Result<Place, Error> {
         walk::to_place(self, path, Last::Held)
     }
 
-    /// As [`place`](Self::place), but a last name that is a symbolic link is followed, if root or
-    /// we own it in a folder where nobody else can have put it.
+    /// Walks like [`place`](Self::place), and follows a symbolic link as the last name if root or
+    /// we own it, in a folder where no other user can have put it.
     ///
     /// # Errors
     ///
-    /// As [`folder`](Self::folder); [`Refused`](ErrorKind::Refused) for another link.
+    /// See [`folder`](Self::folder); also [`Refused`](ErrorKind::Refused) for another link.
     pub fn followed_place(&self, path: &Path) -> Result<Place, Error> {
         walk::to_place(self, path, Last::Followed)
     }
@@ -55,86 +55,87 @@ impl Place {
         Place { folder, name, path }
     }
 
-    /// Returns the folder.
+    /// Returns the folder that contains the name.
     #[must_use]
     pub fn folder(&self) -> &Folder {
         &self.folder
     }
 
-    /// Returns the name in the folder.
+    /// Returns the name, without the folder's path.
     #[must_use]
     pub fn name(&self) -> &OsStr {
         &self.name
     }
 
-    /// Returns the path by which it was found, for messages.
+    /// Returns the path by which the place was found, for messages.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns a path that leads to this name in the held folder through `/proc`, for system calls
-    /// that take no descriptor, such as `bind` and `connect`.
+    /// Returns a path to this name in the held folder through `/proc`, for system calls that take
+    /// no descriptor, such as `bind` and `connect`.
     #[must_use]
     pub fn path_by_descriptor(&self) -> PathBuf {
         self.folder.path_by_descriptor().join(&self.name)
     }
 
-    /// True if it is a link of `/proc`, which leads to an object of the kernel: a namespace, or what
-    /// a descriptor has open. Such a link is not followed.
+    /// True if it is a link of `/proc` to an object of the kernel: a namespace, or an open
+    /// descriptor's file. Such a link is not followed.
     ///
     /// # Errors
     ///
-    /// When it cannot be read.
+    /// The link cannot be read.
     pub fn is_kernel_link(&self) -> Result<bool, Error> {
         let is_link = self.metadata()?.is_some_and(|found| found.is_symlink());
         Ok(is_link && walk::is_kernels(&self.folder)?)
     }
 
-    /// Returns the metadata of what has this name, and `None` if nothing has. A link is not
-    /// followed.
+    /// Returns the metadata of the file, folder or link of this name; `None` if there is none. Does
+    /// not follow a link.
     ///
     /// # Errors
     ///
-    /// When it cannot be read.
+    /// The metadata cannot be read.
     pub fn metadata(&self) -> Result<Option<Metadata>, Error> {
         Ok(look(&self.folder, &self.name)?.map(|found| found.metadata))
     }
 
-    /// Holds what has this name, of any kind, without opening it; `None` if nothing has. A link is
-    /// not followed. While it is held, no other file gets its number: see [`is_of`](Self::is_of).
+    /// Holds the file, folder or link of this name without opening it; `None` if there is none.
+    /// Does not follow a link. While it is held, no other file gets its inode number: see
+    /// [`is_of`](Self::is_of).
     ///
     /// # Errors
     ///
-    /// When it cannot be looked at.
+    /// The name cannot be examined.
     pub fn hold(&self) -> Result<Option<File>, Error> {
         Ok(look(&self.folder, &self.name)?.map(|found| File::from(found.descriptor)))
     }
 
-    /// Opens a regular file to read it, without waiting; `None` if there is none.
+    /// Opens a regular file for reading, without waiting; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// [`NotRegular`](ErrorKind::NotRegular) for a link, folder, device, FIFO or socket, and when
-    /// it cannot be opened.
+    /// [`NotRegular`](ErrorKind::NotRegular) for a link, folder, device, FIFO or socket. Also if
+    /// the file cannot be opened.
     pub fn open(&self) -> Result<Option<File>, Error> {
         self.open_existing(OFlags::RDONLY)
     }
 
-    /// As [`open`](Self::open), to read and write.
+    /// Opens a regular file for reading and writing, like [`open`](Self::open).
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// See [`open`](Self::open).
     pub fn open_to_write(&self) -> Result<Option<File>, Error> {
         self.open_existing(OFlags::RDWR)
     }
 
-    /// Creates a file with this mode to read and write it.
+    /// Creates a file with this mode, open for reading and writing.
     ///
     /// # Errors
     ///
-    /// When the name is taken, or it cannot be created.
+    /// The name is taken, or the file cannot be created.
     pub fn create_new(&self, mode: u32) -> Result<File, Error> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | WITHOUT_WAIT;
         openat(self.folder.as_fd(), &self.name, flags, Mode::from_raw_mode(mode))
@@ -142,11 +143,11 @@ impl Place {
             .map_err(|error| Error::os(&self.path, "create", error))
     }
 
-    /// Opens a regular file to read and write, or creates it with this mode.
+    /// Opens a regular file for reading and writing, or creates it with this mode.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open) and [`create_new`](Self::create_new).
+    /// See [`open`](Self::open) and [`create_new`](Self::create_new).
     pub fn open_or_create(&self, mode: u32) -> Result<File, Error> {
         for _ in 0..TRIES {
             if let Some(file) = self.open_to_write()? {
@@ -161,23 +162,23 @@ impl Place {
         Err(self.changed())
     }
 
-    /// True if the name is still that of this open or held file. The number of a file that is
-    /// neither may be used again by another one.
+    /// True if the name still belongs to this open or held file. If a file is neither open nor
+    /// held, another file may get its inode number.
     ///
     /// # Errors
     ///
-    /// When one of them cannot be read.
+    /// One of them cannot be read.
     pub fn is_of(&self, file: &File) -> Result<bool, Error> {
         let held = file.metadata().map_err(|error| Error::os(&self.path, "read", error))?;
         Ok(self.metadata()?.is_some_and(|found| same(&held, &found)))
     }
 
-    /// True if something is mounted on the name, of which this is the open file: it can be written,
-    /// and not replaced or removed.
+    /// True if the name is a mount point and this is the mounted open file: it can be written, but
+    /// not replaced or removed.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read.
+    /// The file cannot be read.
     pub fn is_mount_point(&self, file: &File) -> Result<bool, Error> {
         let found = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::empty())
             .map_err(|error| Error::os(&self.path, "read", error))?;
@@ -185,8 +186,8 @@ impl Place {
     }
 
     /// Returns the place of another name in the same folder: `.NAME.HASH.SUFFIX`, where the hash is
-    /// one of the name. No other program uses such a name. Of a long name only the beginning is in
-    /// it, so that it is no longer than a name may be.
+    /// the name's. No other program uses such a name. A long name is shortened to its beginning, to
+    /// fit into the limit.
     pub(crate) fn beside(&self, suffix: &str) -> Place {
         let end = format!(".{:016x}{suffix}", hash(self.name.as_bytes()));
         let begin = self.name.as_bytes().iter().take(MAX_NAME - 1 - end.len());
@@ -203,7 +204,7 @@ impl Place {
             need_regular(&self.path, &found.metadata)?;
             let flags = access | OFlags::NOFOLLOW | WITHOUT_WAIT;
             let file = match openat(self.folder.as_fd(), &self.name, flags, Mode::empty()) {
-                // It was removed, or replaced by a link, at this moment.
+                // It was just removed, or replaced by a link.
                 Err(Errno::NOENT | Errno::LOOP) => continue,
                 opened => opened.map_err(|error| Error::os(&self.path, "open", error))?,
             };
@@ -222,7 +223,7 @@ impl Place {
     }
 }
 
-/// Without waiting for the other end of a FIFO, and without a terminal of our own.
+/// Does not wait for the other end of a FIFO, and gets no controlling terminal.
 const WITHOUT_WAIT: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// Refuses everything but a regular file.
@@ -246,7 +247,7 @@ pub(crate) fn need_regular(path: &Path, found: &Metadata) -> Result<(), Error> {
     })
 }
 
-/// Returns the hash of a name: 64 bits of FNV-1a, which is the same in each version of this crate.
+/// Returns a name's hash: 64 bits of FNV-1a, the same in every version of this crate.
 fn hash(name: &[u8]) -> u64 {
     name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

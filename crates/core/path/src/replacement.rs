@@ -1,4 +1,4 @@
-//! A new file that takes the place of another one at once.
+//! A new file that takes another one's place in one step.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -8,11 +8,11 @@ use rustix::io::Errno;
 
 use crate::{Error, Place};
 
-/// The end of the name of a file that is being written.
+/// The suffix of a file that is being written.
 const NEW: &str = ".trueup-new";
 
-/// A file that is written beside the one that it replaces, as `.NAME.HASH.trueup-new`. It is removed if
-/// it is dropped before it is published.
+/// A file that is written beside the one to replace, as `.NAME.HASH.trueup-new`. If it is dropped
+/// before it is published, it is removed.
 #[derive(Debug)]
 pub struct Replacement {
     place: Place,
@@ -22,12 +22,12 @@ pub struct Replacement {
 }
 
 impl Place {
-    /// Creates a file with this mode that is to have this name. One that a crash has left is
-    /// removed first.
+    /// Creates a file with this mode, to replace the file of this name. Removes one that a crash
+    /// has left first.
     ///
     /// # Errors
     ///
-    /// When it cannot be created.
+    /// The file cannot be created.
     pub fn replacement(&self, mode: u32) -> Result<Replacement, Error> {
         let new = self.beside(NEW);
         new.unlink()?;
@@ -41,18 +41,18 @@ impl Place {
 }
 
 impl Replacement {
-    /// Returns the file, to write it and to set its owner and mode.
+    /// Returns the open file, to write it and to set its owner and mode.
     pub fn file(&mut self) -> &mut File {
         &mut self.file
     }
 
-    /// Puts the file in its place, at once and durably. `expected` is the open file that has the
-    /// name; `None`: no file has it.
+    /// Puts the file in its place, in one step and durably. `expected` is the open file that has
+    /// the name; `None` if no file should have it.
     ///
     /// # Errors
     ///
-    /// [`Changed`](crate::ErrorKind::Changed) if another file has the name by now: that one stays. When
-    /// the file cannot be synced or renamed.
+    /// [`Changed`](crate::ErrorKind::Changed) if another file has the name by now, which stays.
+    /// Also if the file cannot be synced or renamed.
     pub fn publish(mut self, expected: Option<&File>) -> Result<(), Error> {
         let synced = self.file.sync_all();
         synced.map_err(|error| Error::os(self.place.path(), "sync", error))?;
@@ -64,12 +64,12 @@ impl Replacement {
         self.place.folder().sync()
     }
 
-    /// Gives the file the name, which nothing has.
+    /// Gives the file the name, which must be free.
     fn put(&self) -> Result<(), Error> {
         let (folder, name) = (self.place.folder().as_fd(), self.place.name());
         let renamed = renameat_with(folder, self.new.name(), folder, name, RenameFlags::NOREPLACE);
         match renamed {
-            // The file system cannot. A link does not replace either.
+            // The file system does not support it. A hard link does not replace a file either.
             Err(Errno::INVAL | Errno::NOSYS) => {
                 linkat(folder, self.new.name(), folder, name, AtFlags::empty())
                     .map_err(|error| self.not_renamed(error))?;
@@ -86,7 +86,7 @@ impl Replacement {
         let exchange =
             || renameat_with(folder, self.new.name(), folder, name, RenameFlags::EXCHANGE);
         match exchange() {
-            // The file system cannot.
+            // The file system does not support it.
             Err(Errno::INVAL | Errno::NOSYS) if self.place.is_of(expected)? => {
                 let renamed = renameat(folder, self.new.name(), folder, name);
                 return renamed.map_err(|error| self.not_renamed(error));
@@ -111,9 +111,9 @@ impl Replacement {
 
 impl Drop for Replacement {
     fn drop(&mut self) {
-        // If another file has the name, it is not ours to remove.
+        // If another file has the name, we must not remove it.
         if !self.is_published && self.new.is_of(&self.file).unwrap_or(false) {
-            // What stays is removed by the next replacement.
+            // The next replacement removes a file that stays.
             let _ = self.new.unlink();
         }
     }

@@ -1,4 +1,4 @@
-//! The users whose files and folders count as ours, and who can change what is in a folder.
+//! The trusted users, and the users who can change a folder's content.
 
 use std::fmt;
 use std::fs::{self, Metadata};
@@ -11,7 +11,7 @@ use crate::Error;
 /// The id that the kernel shows for users whom a user namespace does not map: `overflowuid`.
 const OVERFLOW: u32 = 65_534;
 
-/// The users who decide: root, and the user that this process runs as.
+/// The trusted users, whose files and folders count as ours: root, and this process's user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustedUsers {
     us: u32,
@@ -20,11 +20,11 @@ pub struct TrustedUsers {
 }
 
 impl TrustedUsers {
-    /// Returns root and the effective user of this process.
+    /// Returns root and this process's effective user.
     ///
     /// # Errors
     ///
-    /// When `/` cannot be read.
+    /// `/` cannot be read.
     pub fn current() -> Result<TrustedUsers, Error> {
         let us = rustix::process::geteuid().as_raw();
         let root = Path::new("/");
@@ -33,7 +33,7 @@ impl TrustedUsers {
         Ok(TrustedUsers { us, outer_root: is_outer.then_some(OVERFLOW) })
     }
 
-    /// Returns root and this user, such as one that the process will run as.
+    /// Returns root and this user, such as the user that the process will run as.
     #[must_use]
     pub fn with_user(us: u32) -> TrustedUsers {
         TrustedUsers { us, outer_root: None }
@@ -58,22 +58,22 @@ fn maps_all_users() -> bool {
     words.next() == Some("0") && words.nth(1) == Some("4294967295")
 }
 
-/// The users who can change what is in a folder, or put another folder in its place.
+/// The users who can change a folder's content, or replace the folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Control {
-    /// Nobody but root and we.
+    /// Only root and we.
     Ours,
-    /// Everybody can add entries, and nobody but root and we can change those of others, as in
+    /// Any user can add entries, and only root and we can change other users' entries, as in
     /// `/tmp`.
     Sticky,
-    /// This user.
+    /// This user, by number.
     User(u32),
-    /// The members of a group, or everybody.
+    /// A group's members, or all users.
     Shared,
 }
 
-/// Write permission of the group and of all others.
+/// The group's write permission.
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
@@ -81,12 +81,12 @@ const STICKY: u32 = 0o1000;
 /// True if users other than the owner can write this file or folder.
 pub(crate) fn others_can_write(found: &Metadata, descriptor: impl AsFd) -> bool {
     let by_group = found.mode() & GROUP_WRITES != 0;
-    // The bits of a group are the upper bound of an access control list, if there is one.
+    // If there is an access control list, the group's bits are its upper limit.
     let is_private = found.gid() == found.uid() && acl(descriptor).is_none();
     found.mode() & OTHERS_WRITE != 0 || by_group && !is_private
 }
 
-/// True if users other than the owner, root and us can do anything with this file.
+/// True if users other than the owner, root and us have any right on this file.
 pub(crate) fn others_can_read(
     found: &Metadata,
     descriptor: impl AsFd,
@@ -97,8 +97,8 @@ pub(crate) fn others_can_read(
     is_others || by_group && !acl(descriptor).is_some_and(|acl| names_only_ours(&acl, users))
 }
 
-/// Returns the access control list as the kernel keeps it, if there is one; one of uncommon size is
-/// empty.
+/// Returns the access control list in the kernel's encoding; `None` without one. A list of uncommon
+/// size counts as empty.
 fn acl(descriptor: impl AsFd) -> Option<Vec<u8>> {
     let path = format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd());
     let mut value = vec![0; 4_096];
@@ -110,7 +110,7 @@ fn acl(descriptor: impl AsFd) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// True if the list gives rights to no user but the owner, root and us: `acl(5)`, in the form of
+/// True if the list gives rights only to the owner, root and us: `acl(5)`, in the form of
 /// `linux/posix_acl_xattr.h`.
 fn names_only_ours(acl: &[u8], users: &TrustedUsers) -> bool {
     const VERSION: [u8; 4] = [2, 0, 0, 0];
@@ -133,7 +133,7 @@ fn names_only_ours(acl: &[u8], users: &TrustedUsers) -> bool {
 }
 
 impl Control {
-    /// Returns the control of a folder by its own owner and mode.
+    /// Returns a folder's control by its own owner and mode.
     pub(crate) fn of(found: &Metadata, descriptor: impl AsFd, users: &TrustedUsers) -> Control {
         let others = others_can_write(found, descriptor);
         match (users.has(found.uid()), others) {
@@ -144,7 +144,7 @@ impl Control {
         }
     }
 
-    /// True if nobody but root and we can change what is there.
+    /// True if only root and we can change the folder's content.
     #[must_use]
     pub fn is_ours(self) -> bool {
         self == Control::Ours

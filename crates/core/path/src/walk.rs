@@ -1,4 +1,4 @@
-//! The walk from `/` to a folder, without the links of other users.
+//! The walk from `/` to a folder, without other users' links.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -17,32 +17,32 @@ use crate::{Control, Error, ErrorKind, Folder, Place, TrustedUsers};
 /// The most symbolic links on a path, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// What becomes of the last name of a path.
+/// The handling of a path's last name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Last {
-    /// It is not looked at.
+    /// The name is not examined.
     Held,
     /// If it is a link, it is followed.
     Followed,
-    /// It is a folder.
+    /// It must be a folder.
     Folder,
-    /// It is a folder, and is made with this mode if it is missing, as are its parents.
+    /// It must be a folder. If it or its parents are missing, they are created with this mode.
     Made(u32),
 }
 
 struct Walk<'a> {
     users: &'a TrustedUsers,
-    /// The path that was asked for.
+    /// The requested path.
     asked: &'a Path,
     /// The folders from `/` to the current one.
     folders: Vec<Folder>,
-    /// The names that are still to come.
+    /// The remaining names.
     rest: VecDeque<OsString>,
     links: usize,
     last: Last,
 }
 
-/// Walks to the place of the last name of `path`.
+/// Walks to the place of `path`'s last name.
 pub(crate) fn to_place(users: &TrustedUsers, path: &Path, last: Last) -> Result<Place, Error> {
     let mut walk = Walk::new(users, path, last)?;
     while let Some(name) = walk.rest.pop_front() {
@@ -68,13 +68,14 @@ pub(crate) fn to_folder(users: &TrustedUsers, path: &Path, last: Last) -> Result
     walk.into_folder(path)
 }
 
-/// A name of a folder, as it was found.
+/// A name in a folder, with its descriptor (`O_PATH`) and metadata.
 pub(crate) struct Found {
     pub(crate) descriptor: OwnedFd,
     pub(crate) metadata: Metadata,
 }
 
-/// Opens a name of a folder without following it and without any effect on it.
+/// Opens a name in a folder without following it and without an effect on it. `None` if it does not
+/// exist.
 pub(crate) fn look(folder: &Folder, name: &OsStr) -> Result<Option<Found>, Error> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(folder.as_fd(), name, flags, Mode::empty()) {
@@ -115,7 +116,7 @@ impl<'a> Walk<'a> {
         self.folders.last()
     }
 
-    /// Goes to the parent. That of `/` is `/`.
+    /// Goes to the parent, which is `/` itself for `/`.
     fn leave(&mut self) {
         if self.folders.len() > 1 {
             self.folders.pop();
@@ -145,7 +146,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Follows the last name if it is a link. False if it is none.
+    /// Follows the last name if it is a link; returns false otherwise.
     fn follow(&mut self, name: &OsStr) -> Result<bool, Error> {
         let Some(here) = self.here() else {
             return Ok(false);
@@ -191,8 +192,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// True if the kernel makes what is in a folder: it is one of `/proc`, whose last links lead to what
-/// their text does not name.
+/// True if the kernel makes the folder's content: it is in `/proc`, where a last link leads
+/// elsewhere than its text says.
 pub(crate) fn is_kernels(folder: &Folder) -> Result<bool, Error> {
     const PROC_SUPER_MAGIC: i128 = 0x9fa0;
     let on = rustix::fs::fstatfs(folder.as_fd())
@@ -200,7 +201,7 @@ pub(crate) fn is_kernels(folder: &Folder) -> Result<bool, Error> {
     Ok(i128::from(on.f_type) == PROC_SUPER_MAGIC)
 }
 
-/// True if nobody but root and we can change a file or link in a folder of this control, nor have
+/// True if only root and we can change a file or link in a folder with this control, or can have
 /// put it there.
 pub(crate) fn is_firm(control: Control, found: &Metadata, users: &TrustedUsers) -> bool {
     match control {
@@ -211,7 +212,7 @@ pub(crate) fn is_firm(control: Control, found: &Metadata, users: &TrustedUsers) 
     }
 }
 
-/// Enters a folder, if nobody who can change its parent can lead us to the folder of another user.
+/// Enters a folder, unless a user who can change its parent could lead us to a third user's folder.
 fn step(
     parent: &Folder,
     name: &OsStr,
@@ -243,7 +244,7 @@ fn step(
     Ok(Folder::new(found.descriptor, path, control))
 }
 
-/// Returns the names of a path, without `.`.
+/// Returns a path's names, without `.`.
 fn names(path: &Path) -> impl Iterator<Item = OsString> + '_ {
     path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),

@@ -1,19 +1,19 @@
-//! How many jobs wait and run, and whether one more may.
+//! Counts the waiting and the running jobs, and decides if one more may wait.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::task::Counts;
 
-/// Counts the jobs that wait, against the limit. What each thread counts often is its own: workers
-/// the jobs that begin, callers those that they submit.
+/// Counts the waiting jobs against the limit. Each thread has its own frequent counters: a worker
+/// counts the jobs that it begins, a caller its submitted jobs.
 pub(crate) struct Admitted {
-    /// So many may wait.
+    /// The largest number of waiting jobs.
     limit: u64,
-    /// The counters of each worker.
+    /// Each worker's counters.
     pub(crate) workers: Box<[Counts]>,
     submitted: AtomicU64,
-    /// So many may be submitted, as far as was counted.
+    /// The number of jobs that may be submitted in all, as of the last count.
     bound: AtomicU64,
-    /// Jobs that were taken out before they began.
+    /// The number of jobs taken out before they began.
     pub(crate) removed: AtomicU64,
 }
 
@@ -28,7 +28,7 @@ impl Admitted {
         }
     }
 
-    /// Counts a job that is submitted, unless too many wait.
+    /// Counts a submitted job; returns false if too many wait.
     pub(crate) fn admit(&self) -> bool {
         let Admitted { submitted, bound, .. } = self;
         let mut so_far = submitted.load(Ordering::Relaxed);
@@ -49,28 +49,28 @@ impl Admitted {
         }
     }
 
-    /// Returns how many jobs were taken by workers or taken out. It only grows, so that one read
-    /// too early admits too few.
+    /// Returns the number of jobs that workers have taken or callers have taken out. It only grows,
+    /// so a value read too early admits too few.
     fn no_longer_waiting(&self) -> u64 {
         let taken = self.workers.iter().map(|it| {
-            // A job that was cancelled, and then taken, counts as taken out alone.
+            // A cancelled job that a worker then takes counts only as taken out.
             let skipped = it.skipped.load(Ordering::Acquire);
             it.taken.load(Ordering::Relaxed).saturating_sub(skipped)
         });
         taken.sum::<u64>() + self.removed.load(Ordering::Relaxed)
     }
 
-    /// Returns how many jobs workers have taken and not ended.
+    /// Returns the number of jobs that workers have taken and not ended.
     pub(crate) fn running(&self) -> usize {
         let running = self.workers.iter().map(|it| {
-            // The ends are read first: a job that ends meanwhile counts as running.
+            // Read the ends first: a job that ends meanwhile counts as running.
             let over = it.ended.load(Ordering::Acquire) + it.skipped.load(Ordering::Acquire);
             it.taken.load(Ordering::Relaxed).saturating_sub(over)
         });
         usize::try_from(running.sum::<u64>()).unwrap_or(usize::MAX)
     }
 
-    /// Takes note that so many jobs were taken out.
+    /// Notes that `count` jobs were taken out.
     pub(crate) fn note_removed(&self, count: usize) {
         self.removed.fetch_add(count as u64, Ordering::Relaxed);
     }

@@ -1,12 +1,12 @@
-//! When memory is freed that a container needs no more.
+//! Decides when a container's unused memory is freed.
 //!
-//! A queue that fills and drains again and again would spend a good part of its time on that, so a
-//! busy one keeps the memory for a while. A worker frees it before it sleeps.
+//! A queue that repeatedly fills and drains would spend much of its time on this, so a busy one
+//! keeps the memory for a while. A worker frees it before it sleeps.
 
-/// A container of that capacity may stay as it is.
+/// The capacity up to which a container always keeps its memory, in entries.
 const SMALL: usize = 64;
 
-/// True if a container uses an eighth of its capacity at most.
+/// True if a container uses less than an eighth of its capacity.
 pub(crate) fn is_too_large(len: usize, capacity: usize) -> bool {
     capacity > SMALL && len * 8 < capacity
 }
@@ -14,13 +14,13 @@ pub(crate) fn is_too_large(len: usize, capacity: usize) -> bool {
 /// The use of a container's capacity.
 #[derive(Debug, Default)]
 pub(crate) struct Capacity {
-    /// How many entries were removed since it was too large.
+    /// The number of entries removed since the container became too large.
     removed: usize,
 }
 
 impl Capacity {
-    /// Takes note that an entry was removed. True if the container is to shrink: it has been too
-    /// large for as many removals as it has places.
+    /// Notes that an entry was removed. True if the container should shrink: it has been too large
+    /// for more removals than its capacity.
     pub(crate) fn is_unused(&mut self, len: usize, capacity: usize) -> bool {
         self.removed = if is_too_large(len, capacity) { self.removed + 1 } else { 0 };
         self.removed > capacity

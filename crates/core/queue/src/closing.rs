@@ -11,14 +11,15 @@ use crate::sync::atomic::Ordering;
 use crate::sync::{lock, wait_while};
 use crate::task::{Counts, Job};
 
-/// What a closed queue left undone.
+/// The jobs that a closed queue left undone.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Unfinished<K> {
-    /// The jobs that did not run, by key, each key's in their order: those that were due, then
+    /// The jobs that did not run, by key. Each key's jobs are in order: the due ones, then the
     /// delayed ones.
     pub unrun: Vec<(K, Vec<UnrunJob>)>,
-    /// How many jobs still ran when the time was over. They go on, and end their tickets.
+    /// The number of jobs still running when the time was over. They continue, and end their
+    /// tickets.
     pub running: usize,
 }
 
@@ -35,7 +36,7 @@ pub struct UnrunJob(Option<Arc<dyn Job>>);
 
 impl UnrunJob {
     /// Runs the job on this thread, and ends its ticket. A panic of the job ends the ticket, as in
-    /// the queue. It does nothing if the ticket was cancelled meanwhile.
+    /// the queue. If the ticket was cancelled meanwhile, does nothing.
     pub fn run(mut self) {
         if let Some(job) = self.0.take() {
             job.run(&Counts::default());
@@ -61,10 +62,10 @@ impl fmt::Debug for UnrunJob {
 }
 
 impl<K> Shared<K> {
-    /// Refuses jobs from now on. Workers end once the jobs that are due have run.
+    /// Refuses jobs from now on. Workers end once the due jobs have run.
     pub(crate) fn refuse(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
-        // A submission that saw it open holds the lock of its shard until its job is there.
+        // A submission that saw the queue open holds its shard's lock until its job is there.
         for shard in &self.shards {
             drop(lock(shard));
         }
@@ -94,7 +95,7 @@ impl<K> Shared<K> {
         }
     }
 
-    /// Waits until all workers have ended.
+    /// Waits until all workers have ended, or until `until`.
     pub(crate) fn wait_ended(&self, until: Instant) {
         let ready = lock(&self.ready);
         drop(wait_while(&self.signals.ended, ready, until, |ready| ready.workers > 0));
@@ -104,7 +105,7 @@ impl<K> Shared<K> {
     pub(crate) fn take_out(&self) -> Unfinished<K> {
         let mut lanes = Vec::new();
         for shard in &self.shards {
-            // No worker finds a lane from now on, so that none adds a turn.
+            // No worker finds a lane from now on, so none adds a turn.
             lanes.extend(lock(shard).drain());
         }
         let turns = std::mem::take(&mut lock(&self.ready).turns);

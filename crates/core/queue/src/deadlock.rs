@@ -1,4 +1,4 @@
-//! Waits of jobs for tickets. One that cannot end is refused when it begins.
+//! The waits of jobs for tickets. A wait that cannot end is refused at its beginning.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use crate::lane::LaneId;
 use crate::task::Job;
 use crate::{Error, sync};
 
-/// A lane among those of all queues.
+/// A lane, identified among all queues' lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub(crate) queue: u64,
@@ -23,9 +23,9 @@ sync::thread_local! {
     static CURRENT: Current = Current::new(None);
 }
 
-/// The waits of jobs, by the lane of the job that waits.
+/// The waits of jobs, by the waiting job's lane.
 ///
-/// It is a lock of the standard library also in the model: no other is taken under it.
+/// The lock comes from the standard library even in the model: no other lock is taken under it.
 static WAITS: Mutex<BTreeMap<Place, Wait>> = Mutex::new(BTreeMap::new());
 
 /// A wait for a job of another lane.
@@ -43,7 +43,7 @@ fn waits() -> MutexGuard<'static, BTreeMap<Place, Wait>> {
     WAITS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a job of a lane on this thread, which is one of so many workers.
+/// Runs a lane's job on this thread, one of `workers` threads.
 pub(crate) fn run_within(place: Place, workers: usize, run: impl FnOnce()) {
     let outer = CURRENT.with(|current| current.replace(Some((place, workers))));
     run();
@@ -61,11 +61,11 @@ pub(crate) fn is_within_queue(queue: u64) -> bool {
 }
 
 fn current() -> Option<(Place, usize)> {
-    // A destructor of another thread-local value may wait when this one is gone.
+    // A destructor of another thread-local value may wait after this one is gone.
     CURRENT.try_with(Current::get).ok().flatten()
 }
 
-/// A wait that has begun.
+/// A wait in progress; dropping it ends the wait.
 pub(crate) struct Waiting(Place);
 
 impl Drop for Waiting {
@@ -75,7 +75,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Begins a wait for a job of `awaited`, which has not ended; `None` outside of all jobs.
+/// Begins a wait for a job of `awaited` that has not ended; `None` outside of all jobs.
 pub(crate) fn enter(awaited: Place, job: Arc<dyn Job>) -> Result<Option<Waiting>, Error> {
     let Some((own, workers)) = current() else {
         return Ok(None);

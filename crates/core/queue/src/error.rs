@@ -9,12 +9,12 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The timeout passed first. The job goes on, and the ticket can be waited for again.
+    /// The timeout passed first. The job continues, and the ticket can be waited for again.
     Timeout,
-    /// The wait was refused, because it could not end: what it is for needs the job that waits to
-    /// end first.
+    /// The wait was refused because it could not end: the awaited job needs the waiting job to end
+    /// first.
     Deadlock,
-    /// The outcome of the ticket was returned before.
+    /// The ticket's outcome was already returned.
     Taken,
     /// The operating system refused a thread.
     Os(Arc<io::Error>),
@@ -43,24 +43,24 @@ impl StdError for Error {
     }
 }
 
-/// The reason why a queue did not take a job, with the job.
+/// The reason why a queue did not accept a job, with the job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Rejected<J> {
-    /// The queue is closed, or closing.
+    /// The queue is closed or closing.
     Closed(J),
-    /// Too many jobs wait: of this key, or of all.
+    /// Too many jobs wait: of this key, or of all keys.
     Full(J),
 }
 
 impl<J> Rejected<J> {
-    /// Returns the job.
+    /// Returns the rejected job, to submit it again later.
     pub fn into_job(self) -> J {
         match self {
             Rejected::Closed(job) | Rejected::Full(job) => job,
         }
     }
 
-    /// True if the queue is closed, or closing.
+    /// True if the queue is closed or closing.
     pub fn is_closed(&self) -> bool {
         matches!(self, Rejected::Closed(_))
     }

@@ -1,4 +1,4 @@
-//! A lane: what waits of one key.
+//! A lane: the jobs of one key.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
@@ -7,43 +7,44 @@ use std::time::Instant;
 
 use crate::task::Job;
 
-/// A lane among those of one queue. A key whose lane was removed gets one of another number.
+/// A lane, identified within one queue. If a key's lane was removed, its next lane gets another
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LaneId {
-    /// The hash of its key.
+    /// The hash of the lane's key.
     pub(crate) hash: u64,
-    /// Its number in its shard.
+    /// The lane's number in its shard.
     pub(crate) number: u64,
 }
 
 /// A job that waits.
 pub(crate) struct Waiting {
     pub(crate) job: Arc<dyn Job>,
-    /// Its number in its shard.
+    /// The job's number in its shard.
     pub(crate) number: u64,
-    /// When it became due.
+    /// The time at which it became due.
     pub(crate) since: Instant,
 }
 
-/// The jobs of a key that have not ended. There is a lane only while there are some.
+/// The jobs of a key that have not ended. A lane exists only while there are some.
 pub(crate) struct Lane<K> {
     pub(crate) key: K,
     pub(crate) id: LaneId,
-    /// The number of the job whose turn it is: it is among the ready ones, or runs.
+    /// The number of the job whose turn it is: it is ready, or runs.
     pub(crate) current: Option<u64>,
-    /// The jobs that are due, in their order, some of them cancelled.
+    /// The due jobs in order, some of them cancelled.
     pub(crate) waiting: VecDeque<Waiting>,
-    /// How many of these and of the delayed ones are cancelled.
+    /// The number of cancelled jobs among the waiting and the delayed ones.
     cancelled: usize,
-    /// For keys that use delays or tags alone, to keep the others' lanes small.
+    /// State only for keys with delays or tags, to keep other keys' lanes small.
     extras: Option<Box<Extras>>,
 }
 
 #[derive(Default)]
 struct Extras {
-    /// The jobs that are not due yet, by when they are and by number, some of them cancelled.
+    /// The jobs that are not due yet, by due time and number, some of them cancelled.
     delayed: Delayed,
-    /// The last job of each tag; it may have begun.
+    /// The last job of each tag, which may have begun.
     tagged: Vec<Tagged>,
 }
 
@@ -51,17 +52,17 @@ type Delayed = BTreeMap<(Instant, u64), Arc<dyn Job>>;
 
 struct Tagged {
     tag: &'static str,
-    /// Not to keep what the job returned.
+    /// Weak, so that it does not keep the job's result.
     job: Weak<dyn Job>,
-    /// Where it was delayed at first.
+    /// The place at which it was delayed first.
     delayed: Option<(Instant, u64)>,
 }
 
-/// What is there of a tag already.
+/// The state of a tag's last job.
 pub(crate) enum Found {
     /// No job that waits.
     Nothing,
-    /// A job that is due, or is so at the time that was asked for.
+    /// A job that is due by the requested time.
     InTime,
     /// A job that is due later. It was taken out.
     Later(Waiting),
@@ -79,18 +80,18 @@ impl<K> Lane<K> {
         self.id.hash == hash && self.key == *key
     }
 
-    /// Returns how many jobs wait behind the one whose turn it is.
+    /// Returns the number of jobs that wait behind the one whose turn it is.
     pub(crate) fn len(&self) -> usize {
         self.kept() - self.cancelled
     }
 
-    /// Returns how many jobs are kept behind the current one, cancelled ones with them.
+    /// Returns the number of jobs kept behind the current one, including cancelled ones.
     fn kept(&self) -> usize {
         let delayed = self.extras.as_ref().map_or(0, |it| it.delayed.len());
         self.waiting.len() + delayed
     }
 
-    /// True if the lane keeps delayed jobs, cancelled ones with them.
+    /// True if the lane keeps delayed jobs, including cancelled ones.
     pub(crate) fn has_delayed(&self) -> bool {
         self.extras.as_ref().is_some_and(|it| !it.delayed.is_empty())
     }
@@ -100,11 +101,11 @@ impl<K> Lane<K> {
         self.current.is_none() && self.waiting.is_empty() && !self.has_delayed()
     }
 
-    /// Takes the next job that is due. It is the current one from now on.
+    /// Takes the next due job, which becomes the current one.
     pub(crate) fn advance(&mut self) -> Option<Waiting> {
         self.current = None;
         let mut next = self.waiting.pop_front()?;
-        // Looks at the jobs only if it must: that is a lock each.
+        // Checks the jobs only if it must, because each check takes a lock.
         while self.cancelled > 0 && !next.job.is_waiting() {
             self.cancelled -= 1;
             next = self.waiting.pop_front()?;
@@ -116,14 +117,14 @@ impl<K> Lane<K> {
         Some(next)
     }
 
-    /// Adds a job that is due. Returns it if it is its turn: it is the current one then.
+    /// Adds a due job. If it is its turn, it becomes the current one and is returned.
     pub(crate) fn push(&mut self, job: Waiting) -> Option<Waiting> {
         match self.current {
             Some(_) => {
                 self.waiting.push_back(job);
                 None
             }
-            // What is due became current before.
+            // Earlier due jobs became current before.
             None => {
                 self.current = Some(job.number);
                 Some(job)
@@ -137,8 +138,8 @@ impl<K> Lane<K> {
         extras.delayed.insert((due, number), job);
     }
 
-    /// Moves the delayed jobs that are due to the others, in the order in which they became so.
-    /// Returns one if it is its turn.
+    /// Moves the due jobs from the delayed to the waiting ones, in the order in which they became
+    /// due. If it is the turn of one of them, returns it.
     pub(crate) fn release(&mut self, now: Instant) -> Option<Waiting> {
         let mut next = None;
         while let Some(((since, number), job)) = self.pop_due(now) {
@@ -151,13 +152,13 @@ impl<K> Lane<K> {
         next
     }
 
-    /// Takes out the first of the delayed jobs that are due.
+    /// Takes out the first delayed job that is due.
     fn pop_due(&mut self, now: Instant) -> Option<((Instant, u64), Arc<dyn Job>)> {
         let first = self.extras.as_mut()?.delayed.first_entry()?;
         (first.key().0 <= now).then(|| first.remove_entry())
     }
 
-    /// Returns how many of the delayed jobs are not cancelled.
+    /// Returns the number of delayed jobs, without cancelled ones.
     pub(crate) fn delayed_len(&self) -> usize {
         let Some(Extras { delayed, .. }) = self.extras.as_deref() else {
             return 0;
@@ -168,13 +169,13 @@ impl<K> Lane<K> {
         }
     }
 
-    /// Returns since when the first job that waits behind the current one is due.
+    /// Returns the time since when the first job behind the current one is due.
     pub(crate) fn oldest(&self) -> Option<Instant> {
         let first = self.waiting.iter().find(|it| it.job.is_waiting());
         first.map(|it| it.since)
     }
 
-    /// Cancels the delayed jobs, and takes those out that were not cancelled before.
+    /// Cancels the delayed jobs, and takes out the ones that were not cancelled before.
     pub(crate) fn cancel_delayed(&mut self) -> Vec<Arc<dyn Job>> {
         let extras = self.extras.as_mut();
         let delayed = extras.map(|it| mem::take(&mut it.delayed)).unwrap_or_default();
@@ -184,13 +185,13 @@ impl<K> Lane<K> {
         jobs
     }
 
-    /// Returns the last job of a tag. It may have ended meanwhile: drop it without a lock.
+    /// Returns a tag's last job. It may have ended meanwhile, so drop it without a lock.
     pub(crate) fn tagged(&self, tag: &str) -> Option<Arc<dyn Job>> {
         let tagged = &self.extras.as_ref()?.tagged;
         tagged.iter().find(|it| it.tag == tag)?.job.upgrade()
     }
 
-    /// Looks whether the last job of a tag waits; `due` is when another one is to run.
+    /// Checks if a tag's last job waits; `due` is the time at which another one should run.
     pub(crate) fn find_tagged(&mut self, tag: &str, last: &dyn Job, due: Instant) -> Found {
         let Some(Extras { delayed, tagged }) = self.extras.as_deref_mut() else {
             return Found::Nothing;
@@ -208,7 +209,7 @@ impl<K> Lane<K> {
         }
     }
 
-    /// Takes note of the last job of a tag, and where it is delayed.
+    /// Stores a tag's last job, and the place at which it is delayed.
     pub(crate) fn set_tagged(
         &mut self,
         tag: &'static str,
@@ -224,13 +225,14 @@ impl<K> Lane<K> {
         }
     }
 
-    /// Takes note that a job was cancelled. Returns the delayed jobs that are not kept any more.
+    /// Notes that a job was cancelled. Returns the places of the delayed jobs that are no longer
+    /// kept.
     pub(crate) fn note_cancelled(&mut self, number: u64) -> Vec<(Instant, u64)> {
         if self.current == Some(number) {
             return Vec::new();
         }
         self.cancelled += 1;
-        // What is cancelled stays until it is half of all, so that each costs the same.
+        // Keep cancelled jobs until they are half of all, so that the cost of each is constant.
         if self.cancelled * 2 < self.kept() {
             return Vec::new();
         }
@@ -250,8 +252,8 @@ impl<K> Lane<K> {
         removed
     }
 
-    /// Returns the key, and the jobs that wait behind the current one: those that are due, then the
-    /// delayed ones, each in their order, some of them cancelled.
+    /// Returns the key, and the jobs behind the current one: the due ones, then the delayed ones,
+    /// each in order, some of them cancelled.
     pub(crate) fn into_jobs(self) -> (K, impl Iterator<Item = Arc<dyn Job>>) {
         let due = self.waiting.into_iter().map(|it| it.job);
         let delayed = self.extras.map(|it| it.delayed).unwrap_or_default();

@@ -12,13 +12,13 @@ use crate::{Config, Error, Rejected, Stats, Ticket, Unfinished, deadlock, worker
 
 /// A keyed serial queue: jobs of one key run one at a time, in order, and keys run in parallel.
 ///
-/// Clones are handles of the same queue. When the last one is dropped the queue
+/// Clones are handles of the same queue. When the last one is dropped, the queue
 /// [closes](Self::close).
 pub struct Queue<K> {
     owner: Arc<Owner<K>>,
 }
 
-/// The handles of a queue, as one.
+/// The shared owner behind all handles of a queue; dropping it closes the queue.
 struct Owner<K> {
     shared: Arc<Shared<K>>,
 }
@@ -35,7 +35,7 @@ fn close<K>(shared: &Shared<K>) {
 }
 
 impl<K: Hash + Eq + Send + 'static> Queue<K> {
-    /// Makes a queue, and starts its workers.
+    /// Creates a queue, and starts its workers.
     ///
     /// # Errors
     ///
@@ -43,7 +43,7 @@ impl<K: Hash + Eq + Send + 'static> Queue<K> {
     pub fn new(config: Config) -> Result<Self, Error> {
         let workers = config.workers.get();
         let queue = Queue { owner: Arc::new(Owner { shared: Arc::new(Shared::new(config)) }) };
-        // Where one fails, dropping the queue ends the others.
+        // If one cannot start, dropping the queue ends the others.
         for number in 0..workers {
             worker::start(&queue.owner.shared, number)
                 .map_err(|error| Error::Os(Arc::new(error)))?;
@@ -51,9 +51,9 @@ impl<K: Hash + Eq + Send + 'static> Queue<K> {
         Ok(queue)
     }
 
-    /// Submits a job. It runs once, after all jobs of `key` that are due already. It never blocks.
+    /// Submits a job, without blocking. It runs once, after all jobs of `key` that are already due.
     ///
-    /// A job may submit others, also to its own key.
+    /// A job may submit others, even to its own key.
     ///
     /// # Errors
     ///
@@ -66,12 +66,13 @@ impl<K: Hash + Eq + Send + 'static> Queue<K> {
         self.submit_untagged(key, None, job)
     }
 
-    /// Submits a job that is due after `delay`. Until then it holds back no job of its key; then it
-    /// joins the end of its lane. A delay beyond the range of the clock is a hundred years.
+    /// Submits a job that is due after `delay`. Until then, it does not hold back other jobs of its
+    /// key; then it joins the end of its lane. A delay beyond the clock's range counts as a hundred
+    /// years.
     ///
     /// # Errors
     ///
-    /// As [`submit`](Self::submit).
+    /// See [`submit`](Self::submit).
     pub fn submit_after<F, T>(
         &self,
         key: K,
@@ -85,15 +86,16 @@ impl<K: Hash + Eq + Send + 'static> Queue<K> {
         self.submit_untagged(key, Some(delay), job)
     }
 
-    /// Submits a job unless one of the same tag and key waits already. That one begins after this
-    /// call, so it sees all that the caller did before: then the result is `None`, and `job` is
-    /// dropped. While a job of the tag runs, the first call queues one more run.
+    /// Submits a job unless a job of the same tag and key already waits. The waiting job begins
+    /// after this call, so it sees everything that the caller did before; then the result is
+    /// `None`, and `job` is dropped. While a job of the tag runs, the first call queues one more
+    /// run.
     ///
-    /// If the job that waits is [delayed](Self::submit_once_after), it is due now.
+    /// If the waiting job is [delayed](Self::submit_once_after), it becomes due now.
     ///
     /// # Errors
     ///
-    /// As [`submit`](Self::submit).
+    /// See [`submit`](Self::submit).
     pub fn submit_once<F, T>(
         &self,
         key: K,
@@ -108,12 +110,13 @@ impl<K: Hash + Eq + Send + 'static> Queue<K> {
         self.owner.shared.submit(key, Terms { delay: None, tag }, job)
     }
 
-    /// As [`submit_once`](Self::submit_once), with a delay: of the two times the earlier one holds.
-    /// So a job that always submits itself again, such as a resync, has one timer and not many.
+    /// Submits a job like [`submit_once`](Self::submit_once), with a delay. If a job already waits,
+    /// the earlier of the two times holds. So a job that always resubmits itself, such as a resync,
+    /// has only one timer.
     ///
     /// # Errors
     ///
-    /// As [`submit`](Self::submit).
+    /// See [`submit`](Self::submit).
     pub fn submit_once_after<F, T>(
         &self,
         key: K,
@@ -147,21 +150,21 @@ impl<K: Hash + Eq + Send + 'static> Queue<K> {
 }
 
 impl<K> Queue<K> {
-    /// Closes the queue: it refuses jobs from now on. Jobs that are due still run; then the workers
-    /// end. Delayed jobs are cancelled. It does not wait, so it may be called from any thread.
-    /// Closing a closed queue is no error.
+    /// Closes the queue: it refuses jobs from now on. Due jobs still run; then the workers end.
+    /// Delayed jobs are cancelled. It does not wait, so any thread may call it. Closing a closed
+    /// queue is no error.
     pub fn close(&self) {
         close(&self.owner.shared);
     }
 
-    /// Closes the queue, and waits until the jobs that are due have run, at the longest for
-    /// `timeout`. Returns what did not run: delayed jobs, and those that did not begin in time.
-    /// No worker takes a job after the call.
+    /// Closes the queue, and waits for at most `timeout` until the due jobs have run. Returns the
+    /// jobs that did not run: delayed ones, and ones that did not begin in time. No worker takes a
+    /// job after the call.
     ///
     /// # Errors
     ///
-    /// [`Deadlock`](Error::Deadlock) if the call is from a job of this queue, which it would
-    /// wait for. Nothing was closed.
+    /// [`Deadlock`](Error::Deadlock) if a job of this queue makes the call, which would wait for
+    /// the job. Nothing was closed.
     pub fn close_within(&self, timeout: Duration) -> Result<Unfinished<K>, Error> {
         let shared = &self.owner.shared;
         if deadlock::is_within_queue(shared.id) {
@@ -173,16 +176,16 @@ impl<K> Queue<K> {
         Ok(shared.take_out())
     }
 
-    /// Closes the queue, and cancels all jobs that have not begun. Jobs that run go on and end
-    /// their tickets; no worker takes one after the call. It does not wait: call it from any
-    /// thread.
+    /// Closes the queue, and cancels all jobs that have not begun. Running jobs continue and end
+    /// their tickets; no worker takes a job after the call. It does not wait, so any thread may
+    /// call it.
     pub fn abort(&self) {
         self.owner.shared.refuse();
         drop(self.owner.shared.take_out());
     }
 
-    /// Returns the counters and the present state of the queue. It walks over the lanes that have
-    /// jobs, a part of them under a lock at a time: meant for once a second, not for each job.
+    /// Returns the queue's counters and current state. It walks over the lanes with jobs, a part of
+    /// them under a lock at a time: meant for once a second, not for each job.
     pub fn stats(&self) -> Stats {
         self.owner.shared.stats()
     }

@@ -1,4 +1,4 @@
-//! The jobs whose turn it is, the timers, and the workers that sleep.
+//! The ready jobs, the timers, and the sleeping workers.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,49 +13,50 @@ use crate::task::Job;
 pub(crate) struct Turn {
     pub(crate) lane: LaneId,
     pub(crate) job: Arc<dyn Job>,
-    /// When the job became due.
+    /// The time at which the job became due.
     pub(crate) since: Instant,
 }
 
-/// When delayed jobs of a lane are due.
+/// A time at which delayed jobs of a lane become due.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Timer {
     pub(crate) due: Instant,
     pub(crate) lane: LaneId,
-    /// The number of the job.
+    /// The job's number.
     pub(crate) number: u64,
 }
 
 #[derive(Default)]
 pub(crate) struct Ready {
-    /// One for each lane whose turn it is, in the order in which they are served.
+    /// One for each lane with a ready job, in the order of service.
     pub(crate) turns: VecDeque<Turn>,
     capacity: Capacity,
     pub(crate) timers: BTreeSet<Timer>,
-    /// Workers that wait for work without a bound, and how many of these were woken.
+    /// The number of workers that wait for work without a time limit, and the number of woken ones.
     pub(crate) sleeping: usize,
     pub(crate) woken: usize,
-    /// Workers that were woken, or do not sleep yet, and have found no work so far. While there is
-    /// one, none is woken for another turn: it does so itself if there is more than its own.
+    /// The number of workers that are awake, or just woken, and have found no work so far. While
+    /// there is one, no other is woken for a turn: that worker wakes another if there are more
+    /// turns than its own.
     pub(crate) searching: usize,
-    /// What the one worker does that waits for the first timer.
+    /// The state of the one worker that waits for the first timer.
     pub(crate) timekeeper: Timekeeper,
-    /// True if no timer is served any more, and workers end when there is nothing to do.
+    /// True if timers are no longer served, and idle workers end.
     pub(crate) is_closed: bool,
-    /// Workers that have not ended.
+    /// The number of workers that have not ended.
     pub(crate) workers: usize,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Timekeeper {
-    /// There is none.
+    /// No worker waits for the timer.
     #[default]
     Absent,
     Waiting,
     Woken,
 }
 
-/// A worker to wake, once the lock is released.
+/// The worker to wake, once the lock is released.
 #[must_use]
 #[derive(Clone, Copy, Default)]
 pub(crate) enum Wake {
@@ -65,12 +66,12 @@ pub(crate) enum Wake {
     Timekeeper,
 }
 
-/// Where workers wait.
+/// The condition variables at which workers wait.
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
     pub(crate) work: Condvar,
     pub(crate) timer: Condvar,
-    /// All workers have ended.
+    /// Notified when all workers have ended.
     pub(crate) ended: Condvar,
 }
 
@@ -85,7 +86,7 @@ impl Wake {
 }
 
 impl Ready {
-    /// Adds a turn, at the end.
+    /// Adds a turn at the end.
     pub(crate) fn push(&mut self, turn: Turn) -> Wake {
         self.turns.push_back(turn);
         self.wake()
@@ -108,7 +109,7 @@ impl Ready {
         }
     }
 
-    /// Adds a timer, and wakes a worker if it has to wait for that one from now on.
+    /// Adds a timer, and wakes a worker if it must now wait for this timer.
     pub(crate) fn add_timer(&mut self, timer: Timer) -> Wake {
         self.timers.insert(timer);
         match self.timers.first() {
@@ -119,7 +120,7 @@ impl Ready {
         }
     }
 
-    /// Takes the timers that are over, and returns their lanes.
+    /// Takes the expired timers, and returns their lanes.
     pub(crate) fn take_due(&mut self, now: Instant) -> Vec<LaneId> {
         let mut lanes = Vec::new();
         while let Some(first) = self.timers.first()
@@ -131,7 +132,7 @@ impl Ready {
         lanes
     }
 
-    /// Wakes a worker for the turns that there are, unless there is one already.
+    /// Wakes a worker for the waiting turns, unless one is searching already.
     pub(crate) fn wake(&mut self) -> Wake {
         match self.wake_sleeper() {
             Wake::None if self.searching == 0 && self.timekeeper == Timekeeper::Waiting => {
@@ -141,7 +142,7 @@ impl Ready {
         }
     }
 
-    /// Wakes a worker to wait for the first timer, unless there is one already.
+    /// Wakes a worker to wait for the first timer, unless one does already.
     pub(crate) fn wake_for_timers(&mut self) -> Wake {
         match self.timekeeper {
             Timekeeper::Absent if !self.timers.is_empty() => self.wake_sleeper(),
@@ -164,7 +165,7 @@ impl Ready {
         Wake::Timekeeper
     }
 
-    /// Closes: all workers that sleep end.
+    /// Closes: all sleeping workers end.
     pub(crate) fn close(&mut self, signals: &Signals) {
         self.is_closed = true;
         self.timers.clear();

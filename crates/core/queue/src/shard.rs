@@ -10,8 +10,7 @@ use crate::lane::{Lane, LaneId};
 
 /// A part of the keys' lanes.
 pub(crate) struct Shard<K> {
-    /// By the hash of the key. `Eq` of a key is called when a job is submitted, and never by a
-    /// worker.
+    /// By the key's hash. A key's `Eq` is called when a job is submitted, never by a worker.
     lanes: HashMap<u64, Lane<K>, BuildHasherDefault<Identity>>,
     /// Lanes of keys whose hash another key had first.
     collided: Vec<Lane<K>>,
@@ -20,7 +19,7 @@ pub(crate) struct Shard<K> {
     job_numbers: u64,
 }
 
-/// Leaves a hash as it is.
+/// A hasher that returns the hash unchanged.
 #[derive(Default)]
 struct Identity(u64);
 
@@ -51,13 +50,13 @@ impl<K> Shard<K> {
         }
     }
 
-    /// Returns the number of the next job.
+    /// Returns the next job's number.
     pub(crate) fn next_number(&mut self) -> u64 {
         self.job_numbers += 1;
         self.job_numbers
     }
 
-    /// Returns the lane of a key. If there is none it is made.
+    /// Returns a key's lane, and creates it if there is none.
     pub(crate) fn lane(&mut self, hash: u64, key: K) -> (&mut Lane<K>, Option<K>)
     where
         K: Eq,
@@ -105,12 +104,12 @@ impl<K> Shard<K> {
         removed
     }
 
-    /// True if the memory of lanes that were removed is kept.
+    /// True if the memory of removed lanes is kept.
     pub(crate) fn has_unused(&self) -> bool {
         is_too_large(self.lanes.len(), self.lanes.capacity())
     }
 
-    /// Frees the memory of lanes that were removed.
+    /// Frees the memory of removed lanes.
     pub(crate) fn free_unused(&mut self) {
         if self.has_unused() {
             self.lanes.shrink_to(self.lanes.len() * 2);

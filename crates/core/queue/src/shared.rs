@@ -1,9 +1,9 @@
-//! What a queue, its workers and its tickets share.
+//! The state that a queue, its workers and its tickets share.
 //!
-//! The order of the locks: a shard, then what is ready, or then a task. A job is in exactly one
-//! place: delayed or waiting in its lane, or the current one of its lane. The current one is in
-//! [`Ready::turns`], or a worker has it. No code of the caller's runs under a lock but `Eq` of a
-//! key.
+//! The order of the locks is: a shard, then the ready jobs, or then a task. A job is in exactly one
+//! place: delayed or waiting in its lane, or its lane's current job. The current job is in
+//! [`Ready::turns`], or a worker has it. No code of the caller's runs under a lock, except a key's
+//! `Eq`.
 
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool as Flag, AtomicU64 as Counter};
@@ -27,7 +27,7 @@ pub(crate) struct Shared<K> {
     pub(crate) shards: Box<[Mutex<Shard<K>>]>,
     pub(crate) ready: Mutex<Ready>,
     pub(crate) signals: Signals,
-    /// Read under the lock of a shard: no job is added to a shard that was locked after it was set.
+    /// Read under a shard's lock: once this is set, no job is added to a shard that is then locked.
     pub(crate) is_closed: AtomicBool,
     pub(crate) admitted: Admitted,
     /// True if a shard keeps memory that it may not need.
@@ -53,12 +53,12 @@ impl<K> Shared<K> {
     }
 
     pub(crate) fn shard(&self, hash: u64) -> MutexGuard<'_, Shard<K>> {
-        // Other bits than those that the map of a shard uses first.
+        // Uses other bits than a shard's map uses first.
         let at = (hash >> 24) as usize & (self.shards.len() - 1);
         lock(&self.shards[at])
     }
 
-    /// Removes a lane that has no job.
+    /// Removes a lane without jobs.
     pub(crate) fn remove(&self, shard: &mut Shard<K>, id: LaneId) -> Option<Lane<K>> {
         let removed = shard.remove(id);
         if shard.has_unused() && !self.has_unused() {
@@ -72,7 +72,7 @@ impl<K> Shared<K> {
         self.has_unused.load(Ordering::Relaxed)
     }
 
-    /// Frees the memory of lanes that were removed.
+    /// Frees the memory of removed lanes.
     pub(crate) fn free_unused(&self) {
         self.has_unused.store(false, Ordering::Relaxed);
         self.shards.iter().for_each(|it| lock(it).free_unused());
@@ -87,13 +87,13 @@ impl<K> Shared<K> {
     }
 }
 
-/// Returns the turn of a lane.
+/// Returns the turn of a lane's job.
 pub(crate) fn turn(lane: LaneId, next: Waiting) -> Turn {
     Turn { lane, job: next.job, since: next.since }
 }
 
 impl<K> Shared<K> {
-    /// Moves the delayed jobs of a lane that are due to the others. A closed queue moves none.
+    /// Moves a lane's due jobs from the delayed to the waiting ones. A closed queue moves none.
     pub(crate) fn release(&self, lane: &mut Lane<K>, now: Instant) -> Wake {
         if !lane.has_delayed() || self.is_closed.load(Ordering::SeqCst) {
             return Wake::None;
@@ -102,21 +102,21 @@ impl<K> Shared<K> {
         self.make_ready(lane.id, next)
     }
 
-    /// Takes the job that a worker has run out of its lane, and returns what is ready, with the
-    /// lane's next job among it.
+    /// Takes the job that a worker has run out of its lane. Returns the ready jobs, which now
+    /// include the lane's next job.
     pub(crate) fn finish(&self, id: LaneId) -> MutexGuard<'_, Ready> {
         let mut shard = self.shard(id.hash);
         let mut removed = None;
         if let Some(lane) = shard.get(id) {
-            // What became due meanwhile comes behind what waits since before.
+            // Jobs that became due meanwhile come behind the waiting ones.
             if lane.has_delayed() && !self.is_closed.load(Ordering::SeqCst) {
-                // The lane has a current job still, so that none is returned.
+                // The lane still has a current job, so none is returned.
                 lane.release(now());
             }
             match lane.advance() {
                 Some(next) => {
                     let mut ready = lock(&self.ready);
-                    // Without a wake: the caller takes a turn.
+                    // Without a wake-up, because the caller takes a turn.
                     ready.turns.push_back(turn(id, next));
                     return ready;
                 }
@@ -131,7 +131,7 @@ impl<K> Shared<K> {
         lock(&self.ready)
     }
 
-    /// Makes the jobs ready that are due, of these lanes.
+    /// Makes the due jobs of these lanes ready.
     pub(crate) fn release_lanes(&self, lanes: Vec<LaneId>) {
         for id in lanes {
             let mut shard = self.shard(id.hash);
@@ -154,7 +154,7 @@ impl<K> Shared<K> {
 
 impl<K: Send> Cancel for Shared<K> {
     fn cancel(&self, id: LaneId, number: u64, job: &dyn Job) -> bool {
-        // Under the lock of the shard the job stays where it is.
+        // Under the shard's lock, the job stays where it is.
         let mut shard = self.shard(id.hash);
         if !job.cancel() {
             return false;

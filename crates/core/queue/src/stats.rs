@@ -1,4 +1,4 @@
-//! The counters of a queue.
+//! A queue's counters.
 
 use std::time::Duration;
 
@@ -6,28 +6,28 @@ use crate::shared::Shared;
 use crate::sync::atomic::Ordering;
 use crate::sync::{lock, now};
 
-/// The counters and the present state of a queue. It has the same size for any number of keys, and
-/// names none.
+/// A queue's counters and current state. The size is the same for any number of keys, and no key is
+/// named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Jobs that are due and have not begun.
+    /// The number of jobs that are due and have not begun.
     pub depth: usize,
-    /// Jobs whose delay is not over.
+    /// The number of jobs whose delay has not passed.
     pub delayed: usize,
-    /// How long the job that has waited longest is due; zero if none waits.
+    /// The time since when the longest-waiting job is due; zero if none waits.
     pub oldest_wait: Duration,
-    /// Jobs that run.
+    /// The number of jobs in progress, at most the number of workers.
     pub running: usize,
-    /// Jobs that have ended, those that panicked with them.
+    /// The number of jobs that have ended, including panics.
     pub executed: u64,
-    /// Jobs that panicked.
+    /// The number of jobs that panicked, also counted in `executed`.
     pub panicked: u64,
-    /// Jobs that were taken out before they began: cancelled, or returned by a closed queue.
+    /// The number of jobs taken out before they began: cancelled, or returned by a closed queue.
     pub removed: u64,
-    /// Keys that have jobs: running, due or delayed.
+    /// The number of keys with a job that is running, due or delayed.
     pub lanes: usize,
-    /// The most jobs that one key has, with its running one.
+    /// The largest number of jobs of one key, including its running one.
     pub longest_lane: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The way of a job into its lane.
+//! The submission of a job to its lane.
 
 use std::hash::{BuildHasher as _, Hash};
 use std::sync::{Arc, Weak};
@@ -14,25 +14,25 @@ use crate::sync::{after, lock, now};
 use crate::task::{Job, Task};
 use crate::ticket::Ticket;
 
-/// What is submitted, beside the key and the job.
+/// The conditions of a submission, besides the key and the job.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms {
     pub(crate) delay: Option<Duration>,
     pub(crate) tag: Option<&'static str>,
 }
 
-/// What came of a submission.
+/// The result of a submission.
 enum Added {
-    /// The lane and the number of the job.
+    /// The job is queued: its lane and its number.
     Queued(LaneId, u64),
-    /// A job of the tag waits already.
+    /// A job of the tag already waits.
     Coalesced,
     Closed,
     Full,
 }
 
 impl<K: Hash + Eq + Send + 'static> Shared<K> {
-    /// Submits a job. `None`: one of the tag waits already, and `job` was dropped.
+    /// Submits a job. `None` if a job of the tag already waits; `job` was then dropped.
     pub(crate) fn submit<F, T>(
         self: &Arc<Self>,
         key: K,
@@ -62,12 +62,12 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
         };
         match Arc::into_inner(task).and_then(Task::into_job) {
             Some(job) => Err(reject(job)),
-            // It was in no lane, so nothing else has or took it.
+            // It was in no lane, so no other thread can have taken it.
             None => Ok(None),
         }
     }
 
-    /// Adds a job to its lane. What it returns of the key, and puts into `last`, is to be dropped
+    /// Adds a job to its lane. The caller must drop the returned key, and the value of `last`,
     /// without a lock.
     fn add(
         &self,
@@ -81,7 +81,7 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
         if self.is_closed.load(Ordering::SeqCst) {
             return (Added::Closed, Wake::None, Some(key));
         }
-        // Under the lock: what comes later to a lane is due later.
+        // Under the lock, so that later jobs of a lane are due later.
         let now = now();
         let due = terms.delay.map_or(now, |delay| after(now, delay));
         let number = shard.next_number();
@@ -103,7 +103,7 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
                 (found.number, Added::Coalesced, found.job)
             }
             Found::Nothing => {
-                // A job whose turn it is at once does not wait.
+                // A job whose turn comes at once does not wait.
                 let waits = lane.current.is_some() || due > now;
                 let is_full = waits && lane.len() >= self.config.lane_limit;
                 if is_full || !self.admitted.admit() {
@@ -134,7 +134,7 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
                 self.make_ready(id, next)
             }
         };
-        // What was released is the current job, so that the new one is not: one wake is enough.
+        // The released job is the current one, so the new job is not, and one wake-up is enough.
         let wake = match wake {
             Wake::None => released,
             wake => {

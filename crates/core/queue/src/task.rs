@@ -1,4 +1,4 @@
-//! A job, and what becomes of it, in one allocation: the queue has it as a [`Job`], its ticket as a
+//! A job and its outcome in one allocation. The queue holds it as a [`Job`], its ticket as a
 //! [`Completion`].
 
 use std::mem;
@@ -11,35 +11,35 @@ use crate::panics::{catch, discard};
 use crate::sync::{Condvar, Mutex, into_inner, lock, now, wait_until};
 use crate::{Error, Outcome, trace};
 
-/// The counters of a worker, which nothing else writes, on a cache line of its own.
+/// A worker's counters, which only this worker writes, on their own cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counts {
-    /// Jobs that it took.
+    /// The number of jobs that it took.
     pub(crate) taken: AtomicU64,
-    /// Those that were cancelled before they began.
+    /// The number of these that were cancelled before they began.
     pub(crate) skipped: AtomicU64,
     pub(crate) ended: AtomicU64,
     pub(crate) panicked: AtomicU64,
 }
 
 impl Counts {
-    /// Adds one to a counter of the worker that calls. What it did before is seen by a thread that
-    /// reads the counter with [`Ordering::Acquire`].
+    /// Adds one to a counter of the calling worker. A thread that reads the counter with
+    /// [`Ordering::Acquire`] also sees the worker's earlier writes.
     pub(crate) fn add_one(counter: &AtomicU64) {
         let count = counter.load(Ordering::Relaxed);
         counter.store(count + 1, Ordering::Release);
     }
 }
 
-/// A job, as the queue sees it.
+/// The queue's view of a job.
 pub(crate) trait Job: Send + Sync {
-    /// Runs the job on this thread, and ends its ticket. It does nothing if the job was cancelled.
+    /// Runs the job on this thread, and ends its ticket. If the job was cancelled, does nothing.
     fn run(self: Arc<Self>, counts: &Counts);
-    /// Cancels the job unless it has begun, and returns whether. No code of the caller's runs.
+    /// Cancels the job unless it has begun; returns true if it did. Runs no code of the caller's.
     /// [`after_cancel`](Self::after_cancel) must follow, outside of all locks.
     fn cancel(&self) -> bool;
-    /// Drops a cancelled job, ends its ticket, and wakes what waits for it.
+    /// Drops a cancelled job, ends its ticket, and wakes the waiting threads and tasks.
     fn after_cancel(&self);
     /// True if the job has not begun.
     fn is_waiting(&self) -> bool;
@@ -47,27 +47,27 @@ pub(crate) trait Job: Send + Sync {
     fn has_ended(&self) -> bool;
 }
 
-/// A job, as its ticket sees it.
+/// The ticket's view of a job.
 pub(crate) trait Completion<T>: Job {
     /// Waits for the outcome, and takes it.
     fn wait(&self, until: Instant) -> Result<Outcome<T>, Error>;
-    /// Takes the outcome, or has `waker` woken once it is there.
+    /// Takes the outcome, or wakes `waker` once there is one.
     fn poll(&self, waker: &Waker) -> Poll<Result<Outcome<T>, Error>>;
-    /// Forgets the waker.
+    /// Removes the waker.
     fn forget_waker(&self);
 }
 
 pub(crate) struct Task<F, T> {
     locked: Mutex<Locked<F, T>>,
     ended: Condvar,
-    /// True once the outcome is there. Of the standard library also in the model: it is read where
-    /// no other thread may go on.
+    /// True once there is an outcome. The atomic comes from the standard library even in the model,
+    /// because it is read where no other thread may run.
     has_ended: AtomicBool,
 }
 
 struct Locked<F, T> {
     stage: Stage<F, T>,
-    /// Threads that wait for `ended`.
+    /// The number of threads that wait for `ended`.
     waiting: usize,
     waker: Option<Waker>,
 }
@@ -75,7 +75,7 @@ struct Locked<F, T> {
 enum Stage<F, T> {
     Waiting(F),
     Running,
-    /// The job is to be dropped, once no lock is held.
+    /// The job must be dropped, once no lock is held.
     Cancelled(F),
     Ended(Outcome<T>),
     Taken,
@@ -103,7 +103,7 @@ impl<F, T> Task<F, T> {
         lock(&self.locked).stage.take_waiting(Stage::Running)
     }
 
-    /// Ends the ticket, and wakes what waits for it.
+    /// Ends the ticket, and wakes the waiting threads and tasks.
     fn end(&self, outcome: Outcome<T>) {
         let mut locked = lock(&self.locked);
         locked.stage = Stage::Ended(outcome);
@@ -122,7 +122,7 @@ impl<F, T> Task<F, T> {
 }
 
 impl<F, T> Stage<F, T> {
-    /// Takes the job if it waits, and goes on to the next stage then.
+    /// Takes the job if it waits, and then enters the next stage.
     fn take_waiting(&mut self, next: Self) -> Option<F> {
         match mem::replace(self, next) {
             Stage::Waiting(job) => Some(job),
@@ -155,7 +155,7 @@ fn execute<T>(job: impl FnOnce() -> T, counts: &Counts) -> Outcome<T> {
             Outcome::Panicked(message)
         }
     };
-    // Before the outcome is there: what waits for it sees the counts that belong to it.
+    // Before the outcome is visible, so that a waiting thread sees its counters.
     Counts::add_one(&counts.ended);
     outcome
 }
@@ -163,7 +163,7 @@ fn execute<T>(job: impl FnOnce() -> T, counts: &Counts) -> Outcome<T> {
 impl<F: FnOnce() -> T + Send, T: Send> Job for Task<F, T> {
     fn run(self: Arc<Self>, counts: &Counts) {
         let (job, task) = match Arc::try_unwrap(self) {
-            // The ticket was dropped: nothing waits for the outcome, and no lock is needed.
+            // The ticket was dropped: no thread waits for the outcome, and no lock is needed.
             Ok(task) => (task.into_job(), None),
             Err(task) => (task.begin(), Some(task)),
         };
@@ -175,7 +175,7 @@ impl<F: FnOnce() -> T + Send, T: Send> Job for Task<F, T> {
         match task {
             Some(task) => {
                 task.end(outcome);
-                // The value of a ticket that was dropped meanwhile goes with it.
+                // If the ticket was dropped meanwhile, its value is dropped here.
                 discard(task);
             }
             None => discard(outcome),
@@ -223,7 +223,7 @@ impl<F: FnOnce() -> T + Send, T: Send> Completion<T> for Task<F, T> {
     }
 
     fn poll(&self, waker: &Waker) -> Poll<Result<Outcome<T>, Error>> {
-        // A waker's clone and drop are code of the caller's.
+        // A waker's clone and drop are the caller's code.
         let clone = waker.clone();
         let mut locked = lock(&self.locked);
         if let Some(taken) = locked.stage.take_outcome() {

@@ -1,4 +1,4 @@
-//! The ticket of a job.
+//! A job's ticket and outcome.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,10 +12,10 @@ use crate::lane::LaneId;
 use crate::sync::{after, now};
 use crate::task::{Completion, Job};
 
-/// What became of a job.
+/// The outcome of a job: its value, its panic, or a cancel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome<T> {
-    /// The job ran, and returned this.
+    /// The job ran and returned this value.
     Done(T),
     /// The job panicked with this message.
     Panicked(String),
@@ -24,7 +24,7 @@ pub enum Outcome<T> {
 }
 
 impl<T> Outcome<T> {
-    /// Returns what the job returned; `None` if it panicked or was cancelled.
+    /// Returns the job's value; `None` if the job panicked or was cancelled.
     pub fn done(self) -> Option<T> {
         match self {
             Outcome::Done(value) => Some(value),
@@ -33,22 +33,22 @@ impl<T> Outcome<T> {
     }
 }
 
-/// A submitted job: to wait for its [`Outcome`], or to cancel it.
+/// A handle of a submitted job: to wait for its [`Outcome`], or to cancel it.
 ///
-/// A ticket is a future as well, on the wakers of the standard library, for any runtime. Dropping a
-/// ticket cancels nothing: the job runs, and its outcome is dropped.
+/// A ticket is also a future, on the standard library's wakers, for any runtime. Dropping a ticket
+/// cancels nothing: the job runs, and its outcome is dropped.
 pub struct Ticket<T> {
     task: Arc<dyn Completion<T>>,
     place: Place,
-    /// The number of the job in its lane's shard.
+    /// The job's number in its lane's shard.
     number: u64,
     queue: Weak<dyn Cancel>,
     was_polled: bool,
 }
 
-/// A queue, as a ticket sees it.
+/// A ticket's view of its queue.
 pub(crate) trait Cancel: Send + Sync {
-    /// Cancels a job unless it has begun, and returns whether.
+    /// Cancels a job unless it has begun; returns true if it did.
     fn cancel(&self, lane: LaneId, number: u64, job: &dyn Job) -> bool;
 }
 
@@ -66,10 +66,10 @@ impl<T> Ticket<T> {
     ///
     /// # Errors
     ///
-    /// [`Timeout`](Error::Timeout): the job goes on, and the ticket stays good.
-    /// [`Deadlock`](Error::Deadlock), at once, if the call is from a job of a queue and could
-    /// not end: the ticket's job is of the same lane, or its lane waits for this one, or all
-    /// workers would wait. [`Taken`](Error::Taken).
+    /// [`Timeout`](Error::Timeout): the job continues, and the ticket stays valid.
+    /// [`Deadlock`](Error::Deadlock), at once, if the call comes from a job of a queue and could
+    /// not end: the ticket's job has the same lane, or its lane waits for this one, or all workers
+    /// would wait. [`Taken`](Error::Taken).
     pub fn wait(&self, timeout: Duration) -> Result<Outcome<T>, Error> {
         let until = after(now(), timeout);
         let _waiting = if self.task.has_ended() {
@@ -80,8 +80,8 @@ impl<T> Ticket<T> {
         self.task.wait(until)
     }
 
-    /// Cancels the job if it has not begun, and returns whether. A cancelled job is dropped before
-    /// the call returns, never runs, and gives its place to another; its outcome is
+    /// Cancels the job if it has not begun; returns true if it did. A cancelled job is dropped
+    /// before the call returns, never runs, and frees its place; its outcome is
     /// [`Cancelled`](Outcome::Cancelled). A job that has begun is not interrupted.
     pub fn cancel(&self) -> bool {
         let cancelled = match self.queue.upgrade() {
@@ -96,8 +96,8 @@ impl<T> Ticket<T> {
 }
 
 impl<T> Future for Ticket<T> {
-    /// The errors are those of [`wait`](Ticket::wait) but a timeout. Of the deadlocks only a wait
-    /// for a job of the own lane is found.
+    /// The errors are the same as for [`wait`](Ticket::wait), without a timeout. The only detected
+    /// deadlock is a wait for a job of the own lane.
     type Output = Result<Outcome<T>, Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

@@ -1,6 +1,6 @@
-//! Events for `tracing`, with the feature of that name. Without it they are empty.
+//! Events for `tracing`, with the feature of that name. Without the feature, they are empty.
 
-/// Reports that code of the caller's panicked on a worker: a job, a waker, or a `drop`.
+/// Reports that the caller's code panicked on a worker: a job, a waker, or a `drop`.
 #[cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 pub(crate) fn panicked(message: &str) {
     #[cfg(feature = "tracing")]

@@ -13,7 +13,7 @@ use crate::task::Counts;
 /// How often a worker looks for work before it sleeps.
 const LOOKS: u32 = 8;
 
-/// Starts a worker, the so-many-th.
+/// Starts the worker with this number.
 pub(crate) fn start<K: Send + 'static>(shared: &Arc<Shared<K>>, number: usize) -> io::Result<()> {
     let name = format!("{}-{number}", shared.config.name);
     lock(&shared.ready).workers += 1;
@@ -37,13 +37,13 @@ fn run<K>(shared: &Shared<K>, number: usize) {
     }
 }
 
-/// Returns the next turn; `None` once the queue is closed and has nothing to do for this worker.
+/// Returns the next turn; `None` once the queue is closed and this worker has nothing to do.
 fn next<'a, K>(
     shared: &'a Shared<K>,
     counts: &Counts,
     mut ready: MutexGuard<'a, Ready>,
 ) -> Option<Turn> {
-    // Whether this worker is one of those that search.
+    // True if this worker counts as searching.
     let mut searches = false;
     let mut looks = 0;
     loop {
@@ -58,14 +58,14 @@ fn next<'a, K>(
         if let Some(turn) = ready.pop() {
             ready.searching -= usize::from(searches);
             let wake = if ready.turns.is_empty() { ready.wake_for_timers() } else { ready.wake() };
-            // Under the lock: a job is ready or counts as taken.
+            // Under the lock, so that the job is always ready or counted as taken.
             Counts::add_one(&counts.taken);
             drop(ready);
             wake.send(&shared.signals);
             return Some(turn);
         }
         if ready.is_closed {
-            // Each lane that has more to do is with a worker that runs a job of it.
+            // If a lane has more jobs, a worker is running one of it and will take the next.
             ready.searching -= usize::from(searches);
             ready.workers -= 1;
             if ready.workers == 0 {
@@ -77,7 +77,7 @@ fn next<'a, K>(
             searches = true;
             ready.searching += 1;
         }
-        // A sleep and a wake-up cost more than a few looks at what comes meanwhile.
+        // A sleep and a wake-up cost more than a few looks at new work.
         if searches && looks < LOOKS {
             looks += 1;
             drop(ready);
@@ -99,7 +99,7 @@ fn next<'a, K>(
     }
 }
 
-/// Sleeps until there may be something to do. The worker counts as one that searches then.
+/// Sleeps until there may be work. Afterwards the worker counts as searching.
 fn sleep<'a, K>(shared: &'a Shared<K>, mut ready: MutexGuard<'a, Ready>) -> MutexGuard<'a, Ready> {
     let first = ready.timers.first().copied();
     match first {

@@ -1,5 +1,5 @@
-//! What keys cost: nothing once they have no job. A program of its own, as it counts what all of
-//! its threads allocate.
+//! The cost of keys: none once they have no job. This is its own program, because it counts the
+//! allocations of all threads.
 #![allow(unsafe_code, reason = "an allocator that counts")]
 #![allow(clippy::unwrap_used)]
 
@@ -21,22 +21,22 @@ struct Counting;
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-// SAFETY: all is left to the system's allocator; what is counted is no pointer of its.
+// SAFETY: the system's allocator does all the work; counting uses no pointer of it.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.fetch_add(layout.size().cast_signed(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         ALLOCATED.fetch_sub(layout.size().cast_signed(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract.
         unsafe { System.dealloc(at, layout) }
     }
 }
 
-/// What a queue keeps of what it once needed, and the threads of the tests allocate.
+/// The memory kept from a queue's peak, and allocated by the test threads, in bytes.
 const ONCE: isize = 256 << 10;
 const KEYS: u64 = 100_000;
 

@@ -4,38 +4,37 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The class of a failed op: it decides when the op is tried again.
+/// The class of a failed op, which determines the next try.
 ///
 /// The enum is closed, because callers decide by it: for each class exactly one of
 /// [`is_done`](Self::is_done), [`is_permanent`](Self::is_permanent) and
-/// [`is_retryable`](Self::is_retryable) is true. In text and in serde a class is its name in snake
+/// [`is_retryable`](Self::is_retryable) is true. In text and in serde, a class is its name in snake
 /// case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorClass {
-    /// The purpose of the op is fulfilled already: the object to delete does not exist, or the one
-    /// to create exists and is equal. Counts as success.
+    /// The op's purpose is already fulfilled: the object to delete does not exist, or the object to
+    /// create exists and is equal. Counts as success.
     DoneAlready,
-    /// An object that the op needs does not exist (yet): a device, the route to a gateway, a
-    /// parent.
+    /// An object that the op needs does not exist yet: a device, the route to a gateway, a parent.
     Dependency,
     /// A foreign object has the key. It is reported and not overwritten. A later pass tries again
     /// once the object is gone.
     Conflict,
-    /// The kernel refused the content of the op. It can never succeed as it is declared.
+    /// The kernel refused the op's content. As declared, the op can never succeed.
     Invalid,
-    /// The op was acknowledged, and the object reads back differently, without another writer.
-    /// Written again it would read back the same.
+    /// The op was acknowledged, and the object reads back differently without another writer's
+    /// change. A repeated write would have the same result.
     StoredOtherwise,
     /// The running system does not know this kind of object, attribute or operation.
     Unsupported,
-    /// The caller has no permission for the op.
+    /// The caller lacks the permission for the op.
     Permission,
     /// A resource is short or in use: the same op may succeed a little later.
     Busy,
-    /// It is not known whether the op took effect: there was no answer, or an unknown one. Observe
-    /// before trying again.
+    /// The op may have taken effect: there was no answer, or an unknown one. Observe before trying
+    /// again.
     Unknown,
 }
 
@@ -53,13 +52,13 @@ impl ErrorClass {
         ErrorClass::Unknown,
     ];
 
-    /// True if the purpose of the op is fulfilled.
+    /// True if the op's purpose is fulfilled.
     pub fn is_done(self) -> bool {
         matches!(self, ErrorClass::DoneAlready)
     }
 
-    /// True if trying again is of no use until the desired state or the system changes: the op is
-    /// invalid, unsupported or not permitted, or its object is stored differently.
+    /// True if a retry is useless until the desired state or the system changes: the op is invalid,
+    /// unsupported or not permitted, or its object is stored differently.
     pub fn is_permanent(self) -> bool {
         matches!(
             self,
@@ -70,13 +69,13 @@ impl ErrorClass {
         )
     }
 
-    /// True if the next pass should try again. Every pass observes before it acts, which
+    /// True if the next pass should try again. Every pass observes before it acts, as
     /// [`Unknown`](Self::Unknown) and [`Conflict`](Self::Conflict) require.
     pub fn is_retryable(self) -> bool {
         !self.is_done() && !self.is_permanent()
     }
 
-    /// Returns the name of the class in snake case, as serde writes it.
+    /// Returns the class's name in snake case, as serde writes it.
     pub fn as_str(self) -> &'static str {
         match self {
             ErrorClass::DoneAlready => "done_already",

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Sends hints to a driver: something may have changed, run a pass.
 ///
-/// A hint is cheap, never waits for a pass, and can be sent from any thread, also during a pass.
-/// After the driver has ended it has no effect. Hints may be lost, doubled or reordered, or sent
-/// for no reason: only how soon a change is seen depends on them. Clones send to the same driver.
+/// A hint is cheap, never waits for a pass, and can be sent from any thread, even during a pass.
+/// After the driver has ended it has no effect. Hints may be lost, repeated, reordered, or sent for
+/// no reason: this only affects how soon a change is seen. Clones send to the same driver.
 #[derive(Clone)]
 pub struct Hints(Arc<dyn Fn() + Send + Sync>);
 
 impl Hints {
-    /// Makes hints that call `request` each time. It must not block and not panic.
+    /// Creates hints that call `request` each time. `request` must not block or panic.
     pub fn new(request: impl Fn() + Send + Sync + 'static) -> Self {
         Hints(Arc::new(request))
     }
@@ -29,21 +29,21 @@ impl fmt::Debug for Hints {
     }
 }
 
-/// Hints of something that begins before its driver does. Hints from before the driver is known are
-/// sent, as one, when it is. Clones are the same.
+/// Hints for use before their driver exists. All hints sent before the driver is set reach it as
+/// one. Clones share the driver.
 #[derive(Clone, Debug, Default)]
 pub struct LateHints(Arc<Mutex<Driver>>);
 
-/// To which driver hints are sent.
+/// The receiver of the hints.
 #[derive(Debug, Default)]
 struct Driver {
     hints: Option<Hints>,
-    /// A hint waits for the driver.
+    /// True if a hint waits for the driver.
     is_hinted: bool,
 }
 
 impl LateHints {
-    /// Returns hints that are sent to the driver of now or of later.
+    /// Returns hints to the current driver, or to the later one.
     pub fn hints(&self) -> Hints {
         let late = self.clone();
         Hints::new(move || {
@@ -58,7 +58,7 @@ impl LateHints {
         })
     }
 
-    /// Sets the driver that hints are sent to from now on.
+    /// Sets the driver that receives hints from now on.
     pub fn set(&self, hints: Hints) {
         let mut driver = self.lock();
         driver.hints = Some(hints.clone());
@@ -69,7 +69,7 @@ impl LateHints {
     }
 
     fn lock(&self) -> MutexGuard<'_, Driver> {
-        // Nothing under the lock leaves it half done.
+        // No code under the lock leaves it half done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,11 +1,11 @@
-//! The ledger: the record of what a source owns where the system keeps no marker. Keys and values
-//! are bytes that only the source interprets.
+//! The ledger: the record of a source's objects where the system keeps no marker. Only the source
+//! interprets the keys and values, which are bytes.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 
-/// The ownership of a key, as intended or as observed.
+/// The ownership of a key, intended or observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// The key is ours, and this value was last applied to it.
@@ -16,9 +16,9 @@ pub enum Claim {
 
 /// The scope of a ledger: a namespace and a boot, by names that are never reused.
 ///
-/// The cookie of a network namespace (`SO_NETNS_COOKIE`) and the id of the boot
-/// (`/proc/sys/kernel/random/boot_id`) are such names. A namespace that is created again has
-/// another cookie, and a reboot another id, so neither finds the records of the old one.
+/// Such names are the cookie of a network namespace (`SO_NETNS_COOKIE`) and the id of the boot
+/// (`/proc/sys/kernel/random/boot_id`). A recreated namespace has another cookie, and a reboot has
+/// another id, so neither finds the records of the old one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LedgerScope {
     namespace: String,
@@ -26,24 +26,24 @@ pub struct LedgerScope {
 }
 
 impl LedgerScope {
-    /// Makes a scope from two names. `trueup_rtnl::ledger_scope` reads both for a network
-    /// namespace.
+    /// Creates a scope from two names. For a network namespace, `trueup_rtnl::ledger_scope` reads
+    /// both.
     pub fn new(namespace: impl Into<String>, boot: impl Into<String>) -> LedgerScope {
         LedgerScope { namespace: namespace.into(), boot: boot.into() }
     }
 
-    /// Makes the scope of what holds in all boots, such as what is owed to services of the host.
-    /// Its boot has no name.
+    /// Creates a scope for records valid across boots, such as pending refreshes of services. Its
+    /// boot has an empty name.
     pub fn of_all_boots(namespace: impl Into<String>) -> LedgerScope {
         LedgerScope::new(namespace, "")
     }
 
-    /// Returns the namespace's name.
+    /// Returns the namespace's name, such as its cookie.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// Returns the boot's name.
+    /// Returns the boot's name; empty for all boots.
     pub fn boot(&self) -> &str {
         &self.boot
     }
@@ -52,56 +52,55 @@ impl LedgerScope {
 /// The keys that one source owns in one scope, and the value last applied to each.
 ///
 /// The order of the calls is the contract. Before a pass changes the system, [`begin`](Self::begin)
-/// records an intent for each key. After it, [`commit_outcomes`](Self::commit_outcomes) records the
-/// outcome as it was read back. A crash in between leaves intents open. The next pass finds them in
-/// [`open_intents`](Self::open_intents), observes the objects, and commits their outcomes.
+/// records an intent for each key. Afterwards, [`commit_outcomes`](Self::commit_outcomes) records
+/// the outcome that was read back. A crash in between leaves intents open. The next pass finds them
+/// in [`open_intents`](Self::open_intents), observes the objects, and commits their outcomes.
 ///
 /// A call with nothing to record costs nothing.
 pub trait Ledger {
-    /// Returns the keys that are ours, each with the value last applied to it. A key with an open
-    /// intent is listed as it was before the intent.
+    /// Returns our keys, each with the value last applied to it. A key with an open intent appears
+    /// as it was before the intent.
     ///
     /// # Errors
     ///
-    /// When they cannot be read. The source does not know then what it owns, and changes nothing.
+    /// The keys cannot be read. The source then does not know what it owns, and changes nothing.
     fn owned(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, LedgerError>;
 
     /// Returns the intents without a committed outcome.
     ///
     /// # Errors
     ///
-    /// As [`owned`](Self::owned).
+    /// See [`owned`](Self::owned).
     fn open_intents(&self) -> Result<BTreeMap<Vec<u8>, Claim>, LedgerError>;
 
-    /// Records intents. Once it returns they are as durable as the implementation makes anything.
+    /// Records intents. On return they are as durable as the implementation supports.
     ///
     /// # Errors
     ///
-    /// When the intents are not known to be recorded, or a key has an open intent already. The
-    /// source then changes none of the keys.
+    /// The intents may not be recorded, or a key already has an open intent. The source then
+    /// changes none of the keys.
     fn begin(&mut self, intents: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError>;
 
-    /// Records outcomes, and closes the intents of their keys. A key needs no intent: adopting an
-    /// object, or losing one to another writer, is committed without.
+    /// Records outcomes, and closes their keys' intents. A key needs no intent: the source commits
+    /// without one if it adopts an object, or loses one to another writer.
     ///
     /// # Errors
     ///
-    /// When the outcomes are not known to be recorded. The intents may still be open: the next pass
-    /// reads them.
+    /// The outcomes may not be recorded. The intents may still be open: the next pass reads them.
     fn commit_outcomes(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError>;
 }
 
-/// An error of a ledger that could not be read or written.
+/// The reason why a ledger could not be read or written.
 #[derive(Debug)]
 pub struct LedgerError(Box<dyn Error + Send + Sync>);
 
 impl LedgerError {
-    /// Wraps the error of an implementation.
+    /// Wraps an implementation's error, which [`get_ref`](Self::get_ref) returns.
     pub fn new(cause: impl Into<Box<dyn Error + Send + Sync>>) -> LedgerError {
         LedgerError(cause.into())
     }
 
-    /// Returns the error of the implementation.
+    /// Returns the implementation's error.
     pub fn get_ref(&self) -> &(dyn Error + Send + Sync + 'static) {
         &*self.0
     }
@@ -119,7 +118,7 @@ impl Error for LedgerError {
     }
 }
 
-/// A ledger in memory: for tests, and for programs whose restart may forget what they own.
+/// A ledger in memory, for tests, and for programs whose restart may forget what they own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryLedger {
     owned: BTreeMap<Vec<u8>, Vec<u8>>,

@@ -1,42 +1,40 @@
-//! The limits that a driver sets for one pass: how much it observes, how many ops it applies, and
-//! when it ends.
+//! The limits that a driver sets for one pass: its extent, its number of ops, and its end.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-/// How much a pass observes.
+/// The part of the system that a pass observes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Extent {
-    /// Everything that the source manages. A driver requests it first, and again at an interval:
-    /// correctness depends on these passes alone.
+    /// Everything that the source manages. A driver requests this first, and again at an interval:
+    /// correctness depends only on these passes.
     #[default]
     Everything,
-    /// The objects that may have changed since the last pass by the source's own events, those
-    /// whose desired state has changed, and those that no event is about. A source that does not
-    /// know them observes everything; one that cannot compare desired states does so unless it [is
-    /// the same](PassLimits::is_same_desired).
+    /// The objects that may have changed since the last pass according to the source's own events,
+    /// the ones whose desired state has changed, and the ones without events. If a source does not
+    /// know these objects, it observes everything. If it cannot compare desired states, it does the
+    /// same unless the state [is unchanged](PassLimits::is_same_desired).
     Dirty,
 }
 
-/// The key of an object for a driver, which only compares it. An object has the same key in each
-/// pass.
+/// An object's key for a driver, which only compares it. An object has the same key in each pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpKey(pub u64);
 
 impl OpKey {
-    /// The key of the scope as a whole, under which a driver reports a pass that could not run. No
+    /// The key of the whole scope, under which a driver reports a pass that could not run. No
     /// object has it.
     pub const SCOPE: OpKey = OpKey(u64::MAX);
 }
 
-/// What is called with the kinds of ops before they are carried out. If it returns false, they are
-/// not.
+/// A function called with the kinds of ops before they are carried out. If it returns false, they
+/// are not carried out.
 pub type BeforeChange<'a> = &'a (dyn Fn(&[&'static str]) -> bool + Sync);
 
-/// The limits of a pass. By default it observes everything and is unbounded.
+/// The limits of a pass. By default, it observes everything and has no limit.
 ///
-/// A source that ignores limits is correct, but slower to stop and slower to give up.
+/// A source that ignores limits is correct, but takes longer to stop and to give up.
 #[derive(Clone, Copy, Default)]
 pub struct PassLimits<'a> {
     extent: Extent,
@@ -49,13 +47,13 @@ pub struct PassLimits<'a> {
 }
 
 impl<'a> PassLimits<'a> {
-    /// Sets how much the pass observes.
+    /// Sets the part of the system that the pass observes.
     #[must_use]
     pub fn with_extent(self, extent: Extent) -> Self {
         PassLimits { extent, ..self }
     }
 
-    /// Declares that the desired state is the same as in the source's last pass in this scope,
+    /// Declares that the desired state is unchanged since the source's last pass in this scope,
     /// which gave a report.
     #[must_use]
     pub fn with_same_desired(self) -> Self {
@@ -69,59 +67,60 @@ impl<'a> PassLimits<'a> {
         PassLimits { ops: Some(ops), ..self }
     }
 
-    /// Sets a function that is called between two steps of the pass. Once it returns false the pass
-    /// begins no further step: the remaining ops are pending.
+    /// Sets a function to call between two steps of the pass. Once it returns false, the pass
+    /// begins no further step, and the remaining ops are pending.
     #[must_use]
     pub fn with_should_continue(self, should_continue: &'a (dyn Fn() -> bool + Sync)) -> Self {
         PassLimits { should_continue: Some(should_continue), ..self }
     }
 
-    /// Sets a function that a source calls before it carries out ops, with their kinds: what follows
-    /// from the change is recorded by then. If it returns false, the pass carries out none of them:
-    /// they are pending. Only a source that [announces](crate::Source::ANNOUNCES) calls it.
+    /// Sets a function that a source calls with the kinds of ops before it carries them out; it
+    /// records the change's consequences. If it returns false, the pass carries out none of the
+    /// ops, and they are pending. Only a source that [announces](crate::Source::ANNOUNCES) calls
+    /// it.
     #[must_use]
     pub fn with_before_change(self, before_change: BeforeChange<'a>) -> Self {
         PassLimits { before_change: Some(before_change), ..self }
     }
 
     /// Names the objects whose op failed before and is due again. A [dirty](Extent::Dirty) pass
-    /// looks at these as well; a source that cannot looks at everything. A driver takes an object
-    /// that the report does not name then for one that is as desired.
+    /// looks at these too; if the source cannot, it looks at everything. If the report does not
+    /// name such an object, the driver assumes that it is as desired.
     #[must_use]
     pub fn with_due(self, due: &'a [OpKey]) -> Self {
         PassLimits { due, ..self }
     }
 
-    /// Sets a function that returns for how long from now the op on an object is not to be tried,
-    /// because it failed before.
+    /// Sets a function that returns how long from now the op on an object must wait, because it
+    /// failed before.
     #[must_use]
     pub fn with_backoff(self, backoff: &'a (dyn Fn(OpKey) -> Option<Duration> + Sync)) -> Self {
         PassLimits { backoff: Some(backoff), ..self }
     }
 
-    /// Returns how much the pass observes.
+    /// Returns the part of the system that the pass observes.
     pub fn extent(&self) -> Extent {
         self.extent
     }
 
-    /// Returns true if the desired state is the same as in the source's last pass, which gave a
+    /// Returns true if the desired state is unchanged since the source's last pass, which gave a
     /// report. If false, it may have been changed in place, so comparing addresses is not enough.
     pub fn is_same_desired(&self) -> bool {
         self.same_desired
     }
 
-    /// Returns the greatest number of ops that may be applied.
+    /// Returns the largest number of ops that may be applied; `u64::MAX` without a limit.
     pub fn ops(&self) -> u64 {
         self.ops.unwrap_or(u64::MAX)
     }
 
     /// Returns true if the next step may begin: false once the deadline has passed, or the driver
-    /// is to pause or stop.
+    /// is about to pause or stop.
     pub fn should_continue(&self) -> bool {
         self.should_continue.is_none_or(|should_continue| should_continue())
     }
 
-    /// Returns true if ops of these kinds may be carried out. It may wait for a record.
+    /// Returns true if ops of these kinds may be carried out. The call may wait for a record.
     pub fn may_change(&self, kinds: impl IntoIterator<Item = &'static str>) -> bool {
         self.before_change.is_none_or(|before_change| {
             let kinds: BTreeSet<_> = kinds.into_iter().collect();
@@ -129,7 +128,7 @@ impl<'a> PassLimits<'a> {
         })
     }
 
-    /// Returns for how long the op on an object is not to be tried, or `None` if it may be tried.
+    /// Returns how long the op on an object must wait; `None` if it may be tried.
     pub fn backoff(&self, key: OpKey) -> Option<Duration> {
         self.backoff.and_then(|backoff| backoff(key))
     }

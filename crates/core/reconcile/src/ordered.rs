@@ -1,4 +1,4 @@
-//! Several sources as one, in order.
+//! Combines two sources into one, in order.
 
 use std::error::Error;
 use std::fmt;
@@ -15,33 +15,33 @@ use crate::{
     Source, Status, Subscribed,
 };
 
-/// Two sources of one scope as one source: a pass of the first, then a pass of the second. Either can
-/// be ordered itself, so it is a list of any length.
+/// Two sources of one scope as one source: a pass of the first, then a pass of the second. Either
+/// can itself be ordered, so it can be a list of any length.
 ///
 /// - If the first fails, the second still runs.
-/// - Each has a ledger of its own. The first one's is that of the pass.
-/// - The limits of a pass hold for both: the first's ops count.
-/// - Events of both are polled.
-/// - [After](Self::only_after) the first has done what the second depends on is a condition: the
-///   second then runs in those passes alone, looks at everything, and has no events.
+/// - Each has its own ledger. The first uses the pass's ledger.
+/// - Both share a pass's limits: the ops of the first count.
+/// - The events of both are polled.
+/// - [`only_after`](Self::only_after) is for a second source that depends on work of the first: it
+///   then runs in those passes alone, looks at everything, and has no events.
 ///
-/// `D` is what is desired of both: a pair, or any other [`Both`].
+/// `D` is the desired state of both: a pair, or any other [`Both`].
 pub struct Ordered<A: Source, B: Source, D = (<A as Source>::Desired, <B as Source>::Desired)> {
     first: A,
     second: B,
     ledger: Box<dyn Ledger + Send>,
     is_due: Option<fn(&A::Report) -> bool>,
-    /// Readable while events of one of both wait, if both lend a descriptor.
+    /// Readable while either has events waiting; `None` unless both lend a descriptor.
     joined: Option<OwnedFd>,
     desired: PhantomData<fn(&D)>,
 }
 
-/// What is desired of two sources.
+/// A desired state for two sources.
 pub trait Both<A, B> {
-    /// Returns what is desired of the first.
+    /// Returns the first source's desired state.
     fn first(&self) -> &A;
 
-    /// Returns what is desired of the second; `None` if it does not run.
+    /// Returns the second source's desired state; `None` if the second does not run.
     fn second(&self) -> Option<&B>;
 }
 
@@ -56,13 +56,13 @@ impl<A, B> Both<A, B> for (A, B) {
 }
 
 impl<A: Source, B: Source<Scope = A::Scope>, D: Both<A::Desired, B::Desired>> Ordered<A, B, D> {
-    /// Makes one source of two. `ledger` is the second one's.
+    /// Combines two sources. `ledger` belongs to the second one.
     pub fn new(first: A, second: B, ledger: impl Ledger + Send + 'static) -> Self {
         let desired = PhantomData;
         Ordered { first, second, ledger: Box::new(ledger), is_due: None, joined: None, desired }
     }
 
-    /// Has the second run only after passes of the first whose report is so.
+    /// Runs the second only after passes of the first for whose report `is_due` returns true.
     #[must_use]
     pub fn only_after(self, is_due: fn(&A::Report) -> bool) -> Self {
         Ordered { is_due: Some(is_due), ..self }
@@ -76,11 +76,11 @@ impl<A: Source, B: Source<Scope = A::Scope>, D: Both<A::Desired, B::Desired>> Or
     }
 }
 
-/// Makes a descriptor that is readable while one of these is.
+/// Creates a descriptor that is readable while one of these is.
 ///
 /// # Errors
 ///
-/// When the operating system refuses another descriptor.
+/// The operating system refuses another descriptor.
 pub fn join(descriptors: &[BorrowedFd<'_>]) -> io::Result<OwnedFd> {
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     for descriptor in descriptors {
@@ -104,7 +104,8 @@ where
 
     const ANNOUNCES: bool = A::ANNOUNCES && B::ANNOUNCES;
 
-    /// An error of one of both is in the report, if the other one has tried something.
+    /// Runs both passes. If only one fails and the other has tried something, its error is in the
+    /// report.
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Self::Report, Self::Error> {
         let PassInput { scope, desired, ledger, options, limits } = input;
         let first = self
@@ -174,7 +175,7 @@ where
         Ok(is_shown.then_some((first, second)))
     }
 
-    /// If one of both fails, both do: the driver subscribes again later.
+    /// Subscribes both. If one fails, the result is a failure: the driver subscribes again later.
     fn subscribe(&mut self, scope: &Self::Scope, hints: Hints) -> Subscribed<(), Self::Error> {
         self.joined = None;
         let first = self.first.subscribe(scope, hints.clone()).map_err(OrderedError::First);
@@ -205,19 +206,19 @@ where
     }
 }
 
-/// The report of a pass of both, or of one of them.
+/// The report of a pass of both sources, or of one of them.
 #[derive(Debug)]
 pub struct OrderedReport<A, B, E> {
-    /// The first one's; `None` if its pass could not run.
+    /// The first source's report; `None` if its pass could not run.
     pub first: Option<A>,
-    /// The second one's; `None` if its pass was not due, or could not run.
+    /// The second source's report; `None` if its pass was not due, or could not run.
     pub second: Option<B>,
-    /// Why one of both could not run, although the other one has.
+    /// The error of a source whose pass could not run, although the other one's did.
     pub error: Option<E>,
 }
 
 impl<A: Report, B: Report, E> OrderedReport<A, B, E> {
-    /// Returns the reports.
+    /// Returns the reports that exist, the first source's first.
     fn all(&self) -> impl Iterator<Item = &dyn Report> {
         let first = self.first.iter().map(|it| it as &dyn Report);
         first.chain(self.second.iter().map(|it| it as &dyn Report))
@@ -229,7 +230,7 @@ impl<A: Report, B: Report, E> Report for OrderedReport<A, B, E> {
         self.error.is_none() && self.all().all(Report::converged)
     }
 
-    /// Calls `visit` for the ops of both: an op's kind says which it is of.
+    /// Calls `visit` for the ops of both; an op's kind shows its source.
     fn outcomes(&self, visit: &mut dyn FnMut(ReportedOp<'_>)) {
         self.all().for_each(|it| it.outcomes(visit));
     }
@@ -253,7 +254,7 @@ impl<A: Report, B: Report, E> Report for OrderedReport<A, B, E> {
     fn coverage(&self) -> EventCoverage {
         match &self.error {
             Some(_) => EventCoverage::Nothing,
-            // Whether there is something to do may depend on more than the events.
+            // A pass may be needed for a reason that no event reports.
             None => self.all().map(Report::coverage).min().unwrap_or(EventCoverage::Part),
         }
     }
@@ -263,21 +264,21 @@ impl<A: Report, B: Report, E> Report for OrderedReport<A, B, E> {
     }
 }
 
-/// Returns the number of ops that were tried.
+/// Returns the number of tried ops.
 fn tried(report: &impl Report) -> u64 {
     let mut tried = 0;
     report.outcomes(&mut |op| tried += u64::from(op.outcome != Outcome::Pending(())));
     tried
 }
 
-/// Why a pass of neither could run, or which subscription failed.
+/// The reason why neither pass could run, or a subscription failed.
 #[derive(Debug)]
 pub enum OrderedError<A, B> {
-    /// The first one's error.
+    /// The first source's error.
     First(A),
-    /// The second one's error.
+    /// The second source's error.
     Second(B),
-    /// Their events cannot be joined.
+    /// The operating system refused a descriptor that joins their events.
     Events(io::Error),
 }
 

@@ -1,4 +1,4 @@
-//! What became of an op, whatever the source.
+//! The outcome of an op, for all sources.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -10,28 +10,28 @@ use crate::{Condition, ErrorClass};
 
 /// The outcome of an op. Every op of a pass has exactly one, so the list is exhaustive.
 ///
-/// `F` says why an op failed, and `P` why it was not tried. A driver sees the class of the error
-/// alone: `Outcome`, without parameters.
+/// `F` is the reason for a failure, and `P` the reason why an op was not tried. A driver sees only
+/// the error's class: `Outcome`, without parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<F = ErrorClass, P = ()> {
     /// It was applied, or there was nothing left to do.
     Applied,
-    /// It was refused, or its answer was lost. A report that has one has not converged.
+    /// It was refused, or its answer was lost. A report with such an op has not converged.
     Failed(F),
-    /// It was refused, and is no part of the desired state: another host only offers it. It is
-    /// tried again as what failed.
+    /// It was refused, and is not part of the desired state: another host only offers it. It is
+    /// retried like a failed op.
     Declined(F),
-    /// It was not tried.
+    /// It was not tried, for this reason.
     Pending(P),
 }
 
 impl<F, P> Outcome<F, P> {
-    /// Returns true if it was applied.
+    /// Returns true if the op was applied.
     pub fn is_applied(&self) -> bool {
         matches!(self, Outcome::Applied)
     }
 
-    /// Returns why it failed or was declined.
+    /// Returns the reason why the op failed or was declined; `None` otherwise.
     pub fn failure(&self) -> Option<&F> {
         match self {
             Outcome::Failed(failure) | Outcome::Declined(failure) => Some(failure),
@@ -39,7 +39,7 @@ impl<F, P> Outcome<F, P> {
         }
     }
 
-    /// Returns why it was not tried.
+    /// Returns the reason why the op was not tried; `None` if it was.
     pub fn pending(&self) -> Option<&P> {
         match self {
             Outcome::Pending(pending) => Some(pending),
@@ -47,7 +47,7 @@ impl<F, P> Outcome<F, P> {
         }
     }
 
-    /// Returns the part that a driver sees.
+    /// Returns the outcome with the classes of its errors only, for a driver.
     pub fn classified(&self, class: impl FnOnce(&F) -> ErrorClass) -> Outcome {
         match self {
             Outcome::Applied => Outcome::Applied,
@@ -59,8 +59,7 @@ impl<F, P> Outcome<F, P> {
 }
 
 impl<P> Outcome<ErrorClass, P> {
-    /// Returns true if what the op was to bring about is there: it was applied, or the kernel had it
-    /// already.
+    /// Returns true if the op's goal is reached: it was applied, or the kernel had it already.
     pub fn is_done(&self) -> bool {
         match self {
             Outcome::Applied => true,
@@ -69,8 +68,8 @@ impl<P> Outcome<ErrorClass, P> {
         }
     }
 
-    /// Returns true if the op failed or was declined, and not because its purpose was fulfilled
-    /// already.
+    /// Returns true if the op failed or was declined for a reason other than
+    /// [`ErrorClass::DoneAlready`].
     pub fn is_failure(&self) -> bool {
         self.failure().is_some_and(|class| !class.is_done())
     }
@@ -88,41 +87,41 @@ impl<F: fmt::Display, P: fmt::Display> fmt::Display for Outcome<F, P> {
     }
 }
 
-/// Why an op failed. `D` is what a source knows beside it.
+/// The reason why an op failed. `D` is the source's own detail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failure<D = ()> {
-    /// The class of the error.
+    /// The error's class, which determines the next try.
     pub class: ErrorClass,
-    /// The operating system's number, if it gave one.
+    /// The operating system's error number, if it gave one.
     pub errno: Option<i32>,
-    /// What happened to which object, and the remedy.
+    /// The object, the event and the remedy, in words.
     pub message: String,
-    /// What else the source knows.
+    /// The source's own detail; `()` without one.
     pub detail: D,
 }
 
 impl<D: Default> Failure<D> {
-    /// Makes a failure without a number.
+    /// Creates a failure without an error number.
     pub fn new(class: ErrorClass, message: impl fmt::Display) -> Failure<D> {
         Failure { class, errno: None, message: message.to_string(), detail: D::default() }
     }
 }
 
 impl<D> Failure<D> {
-    /// Sets the operating system's number.
+    /// Sets the operating system's error number.
     #[must_use]
     pub fn with_errno(self, errno: Option<i32>) -> Self {
         Failure { errno, ..self }
     }
 
-    /// Sets what else the source knows.
+    /// Sets the source's own detail.
     #[must_use]
     pub fn with_detail(self, detail: D) -> Self {
         Failure { detail, ..self }
     }
 
-    /// Returns the condition of the op's object.
+    /// Returns the condition of the op's object, for its status.
     pub fn condition(&self) -> Condition {
         let Failure { class, errno, message, .. } = self;
         Condition::Failed { class: *class, errno: *errno, message: message.clone() }
@@ -143,11 +142,11 @@ impl<D> fmt::Display for Failure<D> {
 
 impl<D: fmt::Debug> Error for Failure<D> {}
 
-/// Why an op was not tried. `R` is a reason that only its source has.
+/// The reason why an op was not tried. `R` is a reason that only its source has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pending<R = Infallible> {
-    /// It failed before, and is not tried again for this long.
+    /// It failed before, and the next try comes after this time.
     Backoff(Duration),
     /// The driver's limits ended the pass before it.
     Cut,
@@ -177,21 +176,21 @@ impl<R: fmt::Display> fmt::Display for Pending<R> {
     }
 }
 
-/// The numbers of ops by outcome. An op that is pending, or fails, in several passes counts in each.
+/// The numbers of ops by outcome. If an op is pending or fails in several passes, each pass counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ops {
-    /// Applied.
+    /// The number of applied ops.
     pub applied: u64,
-    /// Refused, or without an answer.
+    /// The number of ops that were refused, or got no answer.
     pub failed: u64,
-    /// Refused, and only offered by another host.
+    /// The number of refused ops that another host only offers.
     pub declined: u64,
-    /// Not tried.
+    /// The number of ops that were not tried.
     pub pending: u64,
 }
 
 impl Ops {
-    /// Counts an outcome.
+    /// Adds an outcome to its number.
     pub fn count(&mut self, outcome: Outcome) {
         *match outcome {
             Outcome::Pending(()) => &mut self.pending,
@@ -201,7 +200,7 @@ impl Ops {
         } += 1;
     }
 
-    /// Returns the number of ops tried.
+    /// Returns the number of tried ops: all but the pending ones.
     pub fn tried(&self) -> u64 {
         self.applied + self.failed + self.declined
     }

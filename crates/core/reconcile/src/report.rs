@@ -1,4 +1,4 @@
-//! The report of a completed pass: the part that a driver needs.
+//! The report of a completed pass, as far as a driver needs it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,29 +6,28 @@ use std::time::Duration;
 
 use crate::{OpKey, Outcome, Status};
 
-/// The report of a completed pass, also of one that did only a part of its work.
+/// The report of a completed pass, even if the pass did only a part of its work.
 ///
-/// The trait has what a driver needs; everything but [`converged`](Self::converged) has a default.
-/// By convention a concrete report also lists the ops that were applied, failed or are pending, so
+/// The trait has the parts that a driver needs; all but [`converged`](Self::converged) have
+/// defaults. By convention, a concrete report also lists the applied, failed and pending ops, so
 /// that every op has exactly one outcome.
 pub trait Report {
     /// Returns true if the system, as read back, is in the desired state.
     ///
-    /// It is computed from the last observation, never from acknowledgements, and false if that
-    /// observation is incomplete. After a pass over dirty objects it means that these are right,
-    /// and that no other object is known to be wrong. What another host only offers, and the
+    /// It is computed from the last observation, never from acknowledgements, and is false if that
+    /// observation is incomplete. After a pass over dirty objects, true means that these are right
+    /// and no other object is known to be wrong. An object that another host only offers, and the
     /// system refuses, is not part of the desired state.
     fn converged(&self) -> bool;
 
-    /// Calls `visit` once for every op of the pass. A driver counts ops, and delays those that
-    /// fail.
+    /// Calls `visit` once for every op of the pass. A driver counts the ops, and delays failed
+    /// ones.
     ///
-    /// A driver asks for the keys of few ops, mostly of those that failed, so a key is computed
-    /// only then.
+    /// A driver asks for few keys, mostly of failed ops, so each key is computed only on request.
     fn outcomes(&self, _visit: &mut dyn FnMut(ReportedOp<'_>)) {}
 
-    /// Calls `visit` for every object whose status this pass has found changed; with `None` if the
-    /// object has none any more. Of an object that the pass did not look at the status stays.
+    /// Calls `visit` for every object whose status changed in this pass; with `None` if the object
+    /// no longer has one. An object that the pass did not look at keeps its status.
     fn statuses(&self, _visit: &mut dyn FnMut(OpKey, Option<&Arc<Status>>)) {}
 
     /// Returns true if ops are pending only because the driver's limits ended the pass before them.
@@ -36,20 +35,20 @@ pub trait Report {
         false
     }
 
-    /// Returns true if the last observation of the pass shows all that the pass is about. If false,
-    /// an object without an op and without a status need not be in place.
+    /// Returns true if the pass's last observation shows all of its objects. If false, an object
+    /// without an op and without a status need not be in place.
     fn is_seen_whole(&self) -> bool {
         true
     }
 
-    /// Returns after which time from the end of the pass the source needs another one at the
-    /// latest, because it has put off an object itself.
+    /// Returns the longest time from the end of the pass to the next one, because the source itself
+    /// has delayed an object; `None` if it has not.
     fn requeue_after(&self) -> Option<Duration> {
         None
     }
 
-    /// Returns how much of what the pass was about is covered by the subscription: see
-    /// [`EventCoverage`]. Nothing by default.
+    /// Returns the part of the pass's objects that the subscription covers: see [`EventCoverage`].
+    /// The default is nothing.
     fn coverage(&self) -> EventCoverage {
         EventCoverage::Nothing
     }
@@ -60,42 +59,43 @@ pub trait Report {
     }
 }
 
-/// How much of what a pass was about is covered by the subscription: it reports every later change
-/// of that, or that events were lost. A driver's timer is needed for the rest alone. A driver has
-/// to know every case, so the list is exhaustive.
+/// The part of a pass's objects that the subscription covers: it reports each of their later
+/// changes, or that events were lost. A driver needs its timer only for the rest. A driver must
+/// handle every case, so the list is exhaustive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventCoverage {
-    /// Nothing, or that is not known. Each interval a full pass is needed.
+    /// Nothing, or it is not known. A full pass is needed at each interval.
     #[default]
     Nothing,
-    /// A part. The rest counts as dirty at all times: a dirty pass looks at it, too. Each interval
-    /// a dirty pass is needed.
+    /// A part. The other objects always count as dirty: a dirty pass looks at them too. A dirty
+    /// pass is needed at each interval.
     Part,
-    /// Everything. A full pass by the timer only finds what the subscription should have reported.
+    /// Everything. A full pass by the timer only finds changes that the subscription should have
+    /// reported.
     Everything,
 }
 
-/// An op in a report, as a driver sees it.
+/// A driver's view of an op in a report.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct ReportedOp<'a> {
-    /// The kind of the object, as the source names it: `route`, `sysctl`.
+    /// The object's kind, as the source names it, such as `route` or `sysctl`.
     pub kind: &'static str,
-    /// Its outcome.
+    /// The op's outcome, without its details.
     pub outcome: Outcome,
-    /// Returns the key of its object: the same at each call.
+    /// Computes the object's key: the same at each call.
     pub key: &'a dyn Fn() -> OpKey,
 }
 
 impl<'a> ReportedOp<'a> {
-    /// Makes an op. `key` returns the key of its object, the same at each call.
+    /// Creates an op. `key` computes the object's key, the same at each call.
     pub fn new(kind: &'static str, outcome: Outcome, key: &'a dyn Fn() -> OpKey) -> ReportedOp<'a> {
         ReportedOp { kind, outcome, key }
     }
 }
 
 impl ReportedOp<'_> {
-    /// Returns the key of its object.
+    /// Computes the object's key.
     pub fn key(&self) -> OpKey {
         (self.key)()
     }

@@ -5,68 +5,69 @@ use std::fmt;
 use crate::ErrorClass;
 
 /// The status of an object that is not simply in place. An object without one is as desired, or is
-/// not desired and not there.
+/// neither desired nor present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
-    /// The kind of the object, as the source names it: `route`, `sysctl`.
+    /// The object's kind, as the source names it, such as `route` or `sysctl`.
     pub kind: &'static str,
-    /// The object, in words that hold from one pass to the next.
+    /// The object's name, which is the same in each pass.
     pub object: String,
-    /// What is the matter with it.
+    /// The object's problem, with its reason.
     pub condition: Condition,
 }
 
-/// What is the matter with an object.
+/// An object's problem, with its reason in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Condition {
-    /// Its op was refused, or the answer was lost. It stays failed, with the class and the message of
-    /// that try, while it waits for its backoff to end, until a try succeeds or nothing is to be
-    /// done for it any more.
+    /// Its op was refused, or the answer was lost. It keeps this condition, with the class and the
+    /// message of that try, while it waits for its backoff to end: until a try succeeds, or nothing
+    /// more needs to be done for it.
     Failed {
-        /// The class of the error.
+        /// The error's class, which determines the next try.
         class: ErrorClass,
-        /// The operating system's number for it, if it gave one.
+        /// The operating system's error number, if it gave one.
         errno: Option<i32>,
-        /// The words for it.
+        /// The error's text.
         message: String,
     },
-    /// Its op was not tried: it waits for something else than its own backoff.
+    /// Its op was not tried, because it waits for something other than its own backoff.
     Pending {
-        /// What it waits for.
+        /// The event that it waits for.
         why: String,
     },
     /// Another writer's object is in its place.
     Conflict {
-        /// That object.
+        /// A description of the other object.
         foreign: String,
     },
-    /// Another writer removes or changes it repeatedly: it is left alone for a while.
+    /// Another writer removes or changes it repeatedly, so the source leaves it alone for a while.
     Contended {
-        /// What is known of that.
+        /// The known facts about the other writer's changes.
         why: String,
     },
-    /// It was written, and the system stores something else.
+    /// It was written, and the system stores another value.
     StoredOtherwise {
-        /// What it stores; `None`: nothing.
+        /// The stored value; `None` if nothing is stored.
         stored: Option<String>,
     },
 }
 
 impl Status {
-    /// The kind of the status that a scope as a whole has, under
-    /// [`OpKey::SCOPE`](crate::OpKey::SCOPE), while passes cannot run.
+    /// The kind of a scope's status, which the scope has under
+    /// [`OpKey::SCOPE`](crate::OpKey::SCOPE) while passes cannot run.
     pub const SCOPE: &'static str = "scope";
 
-    /// Makes the status of an object of a kind.
+    /// Creates the status of an object.
     pub fn new(kind: &'static str, object: impl Into<String>, condition: Condition) -> Status {
         Status { kind, object: object.into(), condition }
     }
 }
 
 impl Condition {
-    /// A word for it: `failed`, `pending`, `conflict`, `contended`, `stored_otherwise`.
+    /// Returns the condition's name: `failed`, `pending`, `conflict`, `contended` or
+    /// `stored_otherwise`.
     pub fn name(&self) -> &'static str {
         match self {
             Condition::Failed { .. } => "failed",

@@ -1,8 +1,8 @@
-//! Times as text.
+//! Formatting of times.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Returns a time as people read it, in UTC: `2026-11-26 00:45:00 UTC`.
+/// Formats a time in UTC with a precision of seconds: `2026-11-26 00:45:00 UTC`.
 pub fn utc(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH);
     let seconds = since.unwrap_or_default().as_secs();

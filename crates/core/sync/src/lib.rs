@@ -16,23 +16,24 @@ pub use std::{thread, thread_local};
 #[cfg(feature = "poll")]
 pub use poller::Poller;
 
-/// Returns the time.
+/// Returns the current time of the monotonic clock.
 pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Returns the instant after `time`. One beyond the clock's range is a hundred years away.
+/// Returns the instant `time` after `now`. If it is beyond the clock's range, returns an instant a
+/// hundred years away.
 pub fn after(now: Instant, time: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
     now.checked_add(time).unwrap_or_else(|| now + FAR)
 }
 
-/// Returns a hasher with keys of its own.
+/// Returns a hasher with random keys.
 pub fn hasher() -> RandomState {
     RandomState::new()
 }
 
-/// Returns a different number each time.
+/// Returns a different number at each call, as a seed.
 pub fn seed() -> u64 {
     hasher().hash_one(())
 }
@@ -42,7 +43,7 @@ pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks a mutex, poisoned or not, unless it is locked.
+/// Locks a mutex, poisoned or not. `None` if it is locked.
 pub fn try_lock<T: ?Sized>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
@@ -51,7 +52,7 @@ pub fn try_lock<T: ?Sized>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// Returns what a mutex holds.
+/// Returns the value in a mutex, poisoned or not.
 pub fn into_inner<T>(mutex: Mutex<T>) -> T {
     mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
@@ -61,7 +62,7 @@ pub fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a
     condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for a notification, at the longest until `until`. It may return early.
+/// Waits for a notification until `until` at the latest. It may return early.
 pub fn wait_until<'a, T>(
     condvar: &Condvar,
     guard: MutexGuard<'a, T>,
@@ -74,7 +75,7 @@ pub fn wait_until<'a, T>(
     condvar.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0
 }
 
-/// Waits while a condition holds, at the longest until `until`.
+/// Waits while a condition holds, until `until` at the latest.
 pub fn wait_while<'a, T>(
     condvar: &Condvar,
     mut guard: MutexGuard<'a, T>,

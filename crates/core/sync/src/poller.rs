@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 
-/// How long a thread sleeps if the kernel refuses to poll.
+/// The sleep after the kernel refused to poll.
 const POLL_RETRY: Duration = Duration::from_millis(100);
-/// The number of descriptors that one wait returns at most.
+/// The largest number of descriptors that one wait returns.
 const EVENTS: usize = 64;
-/// The number of the event of [`Poller::wake`].
+/// The event's number for [`Poller::wake`].
 const WAKEUP: u64 = u64::MAX;
 
-/// Waits for the first of many descriptors to be readable, on one thread at a time.
+/// Waits for the first readable one of many descriptors, on one thread at a time.
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
@@ -24,11 +24,11 @@ pub struct Poller {
 }
 
 impl Poller {
-    /// Makes a poller without descriptors.
+    /// Creates a poller without descriptors.
     ///
     /// # Errors
     ///
-    /// When the operating system refuses one of the two descriptors that it needs itself.
+    /// The operating system refuses one of the two descriptors that the poller itself needs.
     pub fn new() -> io::Result<Self> {
         let wakeup = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -36,18 +36,18 @@ impl Poller {
         Ok(Poller { epoll, wakeup })
     }
 
-    /// Ends the present wait, or else the next one.
+    /// Ends the current wait, or else the next one.
     pub fn wake(&self) {
-        // It fails only if the counter is full (EAGAIN), and then it is readable already.
+        // The write fails only if the counter is full (EAGAIN), and then it is readable already.
         let _ = rustix::io::write(&self.wakeup, &1u64.to_ne_bytes());
     }
 
-    /// Has a wait return `number` once, when the descriptor is readable or has failed. It need not
-    /// be taken back: a closed descriptor is never returned.
+    /// Makes a wait return `number` once, when the descriptor is readable or has failed. There is
+    /// no need to remove it: a closed descriptor is never returned.
     ///
     /// # Errors
     ///
-    /// When the kernel has no memory, or its limit of polled descriptors is reached.
+    /// The kernel is out of memory, or its limit of polled descriptors is reached.
     pub fn listen(&self, descriptor: BorrowedFd<'_>, number: u64) -> io::Result<()> {
         let data = epoll::EventData::new_u64(number);
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
@@ -57,11 +57,11 @@ impl Poller {
         }
     }
 
-    /// Waits until `until`, for a wake-up, or for a descriptor, and returns the numbers of those
-    /// that are readable. It may return early.
+    /// Waits until `until`, for a wake-up, or for a descriptor, and returns the numbers of the
+    /// readable descriptors. It may return early.
     pub fn wait(&self, until: Option<Instant>) -> impl Iterator<Item = u64> + use<> {
         let mut buffer = [const { MaybeUninit::uninit() }; EVENTS];
-        // One too long for the kernel counts as no limit.
+        // A time too long for the kernel counts as no limit.
         let timeout = until.and_then(|until| {
             Timespec::try_from(until.saturating_duration_since(crate::now())).ok()
         });
@@ -70,12 +70,12 @@ impl Poller {
             Ok((events, _)) => {
                 events.iter().zip(&mut numbers).for_each(|(it, at)| *at = it.data.u64());
                 if events.iter().any(|it| it.data.u64() == WAKEUP) {
-                    // If it cannot be read it stays readable, and a wait returns early.
+                    // If the read fails, it stays readable, and a wait returns early.
                     let _ = rustix::io::read(&self.wakeup, &mut [0u8; 8]);
                 }
             }
             Err(Errno::INTR) => {}
-            // There is no other reason on a kernel as documented: the thread does not spin on one.
+            // The kernel documents no other error; the sleep keeps the thread from spinning.
             Err(_) => thread::sleep(POLL_RETRY),
         }
         numbers.into_iter().filter(|number| *number != WAKEUP)

@@ -1,4 +1,4 @@
-//! Users and roles, and what a member lets a client do that says nothing about itself.
+//! Users and roles, and the rights of a client without a user or a certificate.
 
 use std::fmt;
 use std::future::Future;
@@ -12,27 +12,27 @@ use crate::failure::Failure;
 use crate::read::range_end;
 use crate::store::EtcdStore;
 
-/// The user who may do everything, and who has to be there before access control is turned on.
+/// The user who may do everything, and who must exist before access control is turned on.
 const ROOT: &str = "root";
 
-/// The users and roles of a cluster, as its user `root` manages them. With access control off, any
-/// client does.
+/// Manages the users and roles of a cluster as its user `root`. With access control off, any client
+/// may do this.
 ///
-/// Each call may be repeated: what is as asked for already is not written.
+/// Each call may be repeated: it writes only differences.
 pub struct Administrator {
     store: EtcdStore,
     is_enforced: bool,
 }
 
 impl Administrator {
-    /// Connects, as the user of the configuration if access control is on.
+    /// Connects. If access control is on, connects as the user of the configuration.
     ///
     /// # Errors
     ///
     /// [`Invalid`](ErrorKind::Invalid) over `http`, unless the configuration
-    /// [allows](Config::allow_clear_password) that: passwords of users are sent. When no member is
-    /// reached; [`Denied`](ErrorKind::Denied) if access control is on, and the
-    /// user is not `root` or has another password.
+    /// [allows](Config::allow_clear_password) it, because users' passwords are sent.
+    /// [`Denied`](ErrorKind::Denied) if access control is on, and the user is not `root` or has
+    /// another password. Also fails if no member is reached.
     pub fn connect(config: Config) -> Result<Administrator, Error> {
         config.check_password()?;
         let mut without = config.clone();
@@ -48,7 +48,7 @@ impl Administrator {
         Ok(enforced)
     }
 
-    /// True if access control was on when this was connected.
+    /// Returns true if access control was on when this was connected.
     pub fn is_enforced(&self) -> bool {
         self.is_enforced
     }
@@ -57,7 +57,7 @@ impl Administrator {
     ///
     /// # Errors
     ///
-    /// Those of the store. A part may be granted then: repeat the call.
+    /// The store's errors. Only a part may be granted then: repeat the call.
     pub fn set_role(&self, role: &str, access: &Access) -> Result<bool, Error> {
         let mut is_changed = false;
         let roles = self.call((), |mut client, ()| async move {
@@ -91,11 +91,12 @@ impl Administrator {
         Ok(is_changed)
     }
 
-    /// Adds a user, with a password. One who exists keeps his own.
+    /// Adds a user with a password. An existing user keeps the old password. Returns true if the
+    /// user is new.
     ///
     /// # Errors
     ///
-    /// Those of the store.
+    /// The store's errors.
     pub fn add_user(&self, user: &str, password: &str) -> Result<bool, Error> {
         if self.users()?.iter().any(|it| it == user) {
             return Ok(false);
@@ -107,11 +108,11 @@ impl Administrator {
         Ok(true)
     }
 
-    /// Changes a user's password.
+    /// Changes a user's password, whether or not it differs.
     ///
     /// # Errors
     ///
-    /// Those of the store.
+    /// The store's errors.
     pub fn set_password(&self, user: &str, password: &str) -> Result<(), Error> {
         let arguments = (user.to_owned(), password.to_owned());
         self.call(arguments, |mut client, (user, password)| async move {
@@ -119,11 +120,11 @@ impl Administrator {
         })
     }
 
-    /// Gives a user a role, beside those that he has.
+    /// Gives a user a further role. Returns true if the role is new to the user.
     ///
     /// # Errors
     ///
-    /// Those of the store.
+    /// The store's errors.
     pub fn add_role(&self, user: &str, role: &str) -> Result<bool, Error> {
         let arguments = (user.to_owned(), role.to_owned());
         self.call(arguments, |mut client, (user, role)| async move {
@@ -136,12 +137,12 @@ impl Administrator {
         })
     }
 
-    /// Turns access control on. Before that it gives the user `root` the password, so that it is
-    /// known. With access control on already, nothing is changed.
+    /// Turns access control on. Before that, sets the known password for the user `root`. If access
+    /// control is already on, changes nothing.
     ///
     /// # Errors
     ///
-    /// Those of the store; [`Invalid`](ErrorKind::Invalid) if the password is empty.
+    /// The store's errors, and [`Invalid`](ErrorKind::Invalid) if the password is empty.
     pub fn enforce(&self, password: &str) -> Result<bool, Error> {
         if self.is_enforced {
             return Ok(false);
@@ -153,17 +154,17 @@ impl Administrator {
         if !self.add_user(ROOT, password)? {
             self.set_password(ROOT, password)?;
         }
-        // The role of that name is there always.
+        // The role with this name always exists.
         self.add_role(ROOT, ROOT)?;
         self.call((), |mut client, ()| async move { Ok(client.auth_enable().await.map(drop)?) })?;
         Ok(true)
     }
 
-    /// Returns the names of the users.
+    /// Returns the names of all users, including `root`.
     ///
     /// # Errors
     ///
-    /// Those of the store.
+    /// The store's errors.
     pub fn users(&self) -> Result<Vec<String>, Error> {
         self.call(
             (),
@@ -187,7 +188,7 @@ impl Administrator {
         })
     }
 
-    /// Calls an operation with a copy of its arguments at each attempt.
+    /// Calls an operation. Each attempt gets a copy of the arguments.
     fn call<A, T, F>(
         &self,
         arguments: A,
@@ -213,7 +214,7 @@ impl fmt::Debug for Administrator {
     }
 }
 
-/// The permissions of a role with that access, one for each range of keys.
+/// Returns the permissions of a role with this access, one for each range of keys.
 fn permissions(access: &Access) -> Vec<Permission> {
     let mut prefixes: Vec<&Vec<u8>> = access.read.iter().chain(&access.write).collect();
     prefixes.sort();
@@ -229,7 +230,7 @@ fn permissions(access: &Access) -> Vec<Permission> {
     permissions.collect()
 }
 
-/// etcd's type has marks of how a range was written, too.
+/// Compares only the rights, because etcd's type also records how a range was written.
 fn is_same(one: &Permission, other: &Permission) -> bool {
     is_of_same_keys(one, other) && one.get_type() == other.get_type()
 }
@@ -238,30 +239,29 @@ fn is_of_same_keys(one: &Permission, other: &Permission) -> bool {
     one.key() == other.key() && one.range_end() == other.range_end()
 }
 
-/// What a client may do that has neither a user nor a certificate.
+/// The rights of a client without a user and a certificate.
 ///
-/// etcd before 3.4.42, 3.5.28 and 3.6.9 asks for no user where leases, members and compactions are
-/// concerned, also with access control on. A client that may list leases may keep each of them
-/// alive, and with it the exports of a dead host. Members that ask for certificates
-/// (`--client-cert-auth`) let no such client in.
+/// etcd before 3.4.42, 3.5.28 and 3.6.9 checks no user for requests about leases, members and
+/// compactions, even with access control on. A client that may list leases may keep each of them
+/// alive, and with it the exports of a dead host. Members that require certificates
+/// (`--client-cert-auth`) refuse such a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Exposure {
-    /// It may read keys: access control is off.
+    /// True if it may read keys: access control is off.
     pub keys: bool,
-    /// It may list the leases, keep them alive, and compact the history.
+    /// True if it may list the leases, keep them alive, and compact the history.
     pub leases: bool,
-    /// It may list the members.
+    /// True if it may list the members.
     pub members: bool,
 }
 
 impl Exposure {
-    /// Asks a member, the first endpoint that answers, without user and certificate. Writes
-    /// nothing.
+    /// Probes the first endpoint that answers, without a user and a certificate. Writes nothing.
     ///
     /// # Errors
     ///
-    /// When the client is not let in, or no member is reached, which look the same;
+    /// Fails if the client is refused or no member is reached, which look the same.
     /// [`Invalid`](ErrorKind::Invalid) if the configuration cannot work.
     pub fn probe(mut config: Config) -> Result<Exposure, Error> {
         config.user = None;

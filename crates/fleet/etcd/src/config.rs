@@ -1,4 +1,4 @@
-//! How etcd is reached: endpoints, credentials, times.
+//! The configuration of connections to etcd: endpoints, credentials, times.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,59 +7,60 @@ use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
 use trueup_path::{Readers, TrustedUsers};
 use trueup_world::{Error, ErrorKind, Limits};
 
-/// How etcd is reached. Files are read again for each new connection, so that they can be replaced
-/// while the store is in use. Each is a regular file of at most 1 MiB that nobody but root and the
-/// user of this process can change.
+/// The configuration of connections to etcd. Files are read again for each new connection, so that
+/// they can be replaced while the store is in use. Each must be a regular file of at most 1 MiB
+/// that only root and the user of this process can change.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// The members' addresses for clients, `http://HOST:PORT` or `https://HOST:PORT`, all of one
-    /// scheme. Calls go to one of them, and to the next one when it fails.
+    /// The members' addresses for clients, `http://HOST:PORT` or `https://HOST:PORT`, all with one
+    /// scheme. Calls go to one of them. If it fails, they go to the next.
     pub endpoints: Vec<String>,
-    /// The user, where etcd's access control is on.
+    /// The user, if etcd's access control is on. `None` connects without a user.
     pub user: Option<User>,
-    /// True if passwords may be sent over `http`, where each machine on the way can read them, and
-    /// each program that takes a member's port while the member is down: any user of this host may,
-    /// so addresses of this host are no exception. False unless set.
+    /// True if passwords may be sent over `http`. Each machine on the way can then read them. So
+    /// can each program that takes a member's port while the member is down. Any user of this host
+    /// may do that, so addresses of this host are no exception. False by default.
     pub allow_clear_password: bool,
-    /// The certificate authorities that sign the members' certificates, in PEM. Required for
-    /// `https`.
+    /// The PEM file of the certificate authorities that sign the members' certificates. Required
+    /// for `https`.
     pub ca_file: Option<PathBuf>,
-    /// The certificate of this client, in PEM, with `key_file`.
+    /// The PEM file of this client's certificate. Requires `key_file`.
     pub cert_file: Option<PathBuf>,
-    /// The key of `cert_file`, in PEM, which nobody else can read: mode 0600.
+    /// The PEM file of the key for `cert_file`. Other users must not be able to read it: mode 0600.
     pub key_file: Option<PathBuf>,
-    /// The longest time that a call blocks. 5 s unless set.
+    /// The longest time that a call blocks. 5 s by default.
     pub timeout: Duration,
-    /// The longest time until a member accepts a connection. 1 s unless set.
+    /// The longest time until a member accepts a connection. 1 s by default.
     pub connect_timeout: Duration,
-    /// After so long without a byte from the member, a connection with a watch or a lease on it is
-    /// asked for a sign of life (a ping of HTTP/2). 6 s unless set: etcd closes connections that
-    /// ask more often than its `--grpc-keepalive-min-time`, 5 s unless configured otherwise.
+    /// The time without a byte from the member after which a connection with a watch or a lease
+    /// sends an HTTP/2 ping. 6 s by default. etcd closes connections that ping more often than its
+    /// `--grpc-keepalive-min-time`, 5 s by default.
     pub keep_alive: Duration,
-    /// A connection that gives no sign of life for so long is closed. 4 s unless set.
+    /// The time after which a connection without an answer to a ping is closed. 4 s by default.
     pub keep_alive_timeout: Duration,
-    /// How much one transaction can hold: 128 operations (etcd's `--max-txn-ops`) and 1,500,000
-    /// bytes (below its `--max-request-bytes`) unless set.
+    /// The limits of one transaction: 128 operations (etcd's `--max-txn-ops`) and 1,500,000 bytes
+    /// (below its `--max-request-bytes`) by default.
     pub limits: Limits,
-    /// How much of a list, and of one revision in a watch, is held: beyond that it is an error.
+    /// The limits of a list, and of one revision in a watch. Beyond them, the read is an error.
     ///
     /// A single message of a member has at most 8 MiB, or four times [`limits`](Self::limits) if
-    /// that is more. Made of empty entries it takes some 350 MB for a moment.
+    /// that is more. If it consists of empty entries, it briefly takes some 350 MB.
     pub read_limits: Limits,
 }
 
-/// A user of etcd.
+/// A user of etcd, with the file of its password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// Its name.
+    /// The name in etcd's list of users.
     pub name: String,
-    /// The file whose first line is its password, which nobody else can read: mode 0600.
+    /// The file whose first line is the password. Other users must not be able to read it: mode
+    /// 0600.
     pub password_file: PathBuf,
 }
 
 impl Config {
-    /// Makes a configuration with these endpoints, and what is said at the fields for the rest.
+    /// Makes a configuration with these endpoints, and the defaults that the fields list.
     pub fn new<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Config {
         Config {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
@@ -77,28 +78,28 @@ impl Config {
         }
     }
 
-    /// Sets the user.
+    /// Sets the user, and the file of its password.
     #[must_use]
     pub fn with_user(mut self, name: impl Into<String>, password_file: impl Into<PathBuf>) -> Self {
         self.user = Some(User { name: name.into(), password_file: password_file.into() });
         self
     }
 
-    /// Sets whether passwords may be sent over `http`.
+    /// Allows or forbids passwords over `http`.
     #[must_use]
     pub fn with_clear_password(mut self, is_allowed: bool) -> Self {
         self.allow_clear_password = is_allowed;
         self
     }
 
-    /// Sets the file of certificate authorities.
+    /// Sets the PEM file of certificate authorities.
     #[must_use]
     pub fn with_ca_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.ca_file = Some(file.into());
         self
     }
 
-    /// Sets the files of this client's certificate and of its key.
+    /// Sets the PEM files of this client's certificate and of its key.
     #[must_use]
     pub fn with_cert_files(
         mut self,
@@ -124,7 +125,8 @@ impl Config {
         self
     }
 
-    /// Sets when a silent connection is asked for a sign of life, and how long that may take.
+    /// Sets the time after which a silent connection is pinged, and the time that the answer may
+    /// take.
     #[must_use]
     pub fn with_keep_alive(mut self, interval: Duration, timeout: Duration) -> Self {
         self.keep_alive = interval;
@@ -132,26 +134,26 @@ impl Config {
         self
     }
 
-    /// Sets how much one transaction can hold.
+    /// Sets the limits of one transaction.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Sets how much of a list, and of one revision in a watch, is held.
+    /// Sets the limits of a list, and of one revision in a watch.
     #[must_use]
     pub fn with_read_limits(mut self, limits: Limits) -> Self {
         self.read_limits = limits;
         self
     }
 
-    /// The largest answer to a read, in bytes.
+    /// Returns the largest answer to a read, in bytes.
     pub(crate) fn largest_answer(&self) -> usize {
         self.limits.bytes.saturating_mul(4).max(8 << 20)
     }
 
-    /// Checks that a password may be sent.
+    /// Checks that a password may be sent to these endpoints.
     pub(crate) fn check_password(&self) -> Result<(), Error> {
         if self.is_https() || self.allow_clear_password {
             return Ok(());
@@ -162,7 +164,7 @@ impl Config {
         Err(Error::new(ErrorKind::Invalid, message))
     }
 
-    /// Checks all that can be checked without a connection, and that the files can be read.
+    /// Checks everything that needs no connection, including access to the files.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.endpoints.is_empty() {
             return invalid("no endpoint of etcd is given: set `endpoints`");
@@ -207,7 +209,7 @@ impl Config {
         let mut options = ConnectOptions::new()
             .with_connect_timeout(self.connect_timeout)
             .with_keep_alive(self.keep_alive, self.keep_alive_timeout)
-            // etcd closes a connection that asks while nothing else is on it.
+            // etcd closes a connection that pings without other traffic.
             .with_keep_alive_while_idle(false);
         if let Some(user) = &self.user {
             let password = read_password(&user.password_file)?;
@@ -233,14 +235,14 @@ fn invalid(message: impl Into<String>) -> Result<(), Error> {
 /// The largest file that is read, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// Reads a password: the first line of a file that nobody else can read or change. The caller makes
-/// sure that no core dump of its process is written from then on (`RLIMIT_CORE`, `PR_SET_DUMPABLE`),
-/// as the command `trueup` does.
+/// Reads a password: the first line of a file that other users can neither read nor change. From
+/// then on, the caller must make sure that no core dump of its process is written (`RLIMIT_CORE`,
+/// `PR_SET_DUMPABLE`), as the command `trueup` does.
 ///
 /// # Errors
 ///
-/// [`Invalid`](ErrorKind::Invalid) if the file cannot be read, is no regular file of at most 1 MiB,
-/// if other users can read or change it, or if its first line is empty or not UTF-8.
+/// [`Invalid`](ErrorKind::Invalid) if the file cannot be read, or is not a regular file of at most
+/// 1 MiB. Also if other users can read or change it, or if its first line is empty or not UTF-8.
 pub fn read_password(file: &Path) -> Result<String, Error> {
     let content = read(file, Readers::Us)?;
     let line = content.split(|byte| *byte == b'\n').next();
@@ -252,7 +254,7 @@ pub fn read_password(file: &Path) -> Result<String, Error> {
     })
 }
 
-/// Reads a file that nobody else can change, and only these can read.
+/// Reads a file that other users cannot change, and only `readers` can read.
 fn read(file: &Path, readers: Readers) -> Result<Vec<u8>, Error> {
     TrustedUsers::current().and_then(|users| users.read_ours(file, readers, MAX_FILE)).map_err(
         |error| {

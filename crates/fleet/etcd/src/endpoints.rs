@@ -1,4 +1,4 @@
-//! The endpoints of a cluster: calls go to one of them, and to the next when it fails.
+//! The endpoints of a cluster. Calls go to one of them. If it fails, they go to the next.
 
 use std::future::Future;
 use std::sync::OnceLock;
@@ -14,30 +14,30 @@ use trueup_world::{Error, ErrorKind};
 use crate::config::Config;
 use crate::failure::{Failure, Then};
 
-/// The pause before all endpoints are tried once more, when a member answered that it cannot, as
-/// in an election.
+/// The pause before all endpoints are tried once more, if a member answered that it cannot serve
+/// now, as in an election.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Whether a call may be sent again when it is not known whether it took effect.
+/// The rule for sending a call again if its effect is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// It may: a second time makes no difference.
+    /// It may be sent again, because a second time makes no difference.
     Safe,
-    /// It must not.
+    /// It must not be sent again.
     Never,
 }
 
 pub(crate) struct Endpoints {
     pub(crate) config: Config,
-    /// The connected client of each endpoint, with its generation. Another one is made after each
-    /// failure of the connection, which reads password and certificates again.
+    /// The connected client of each endpoint, with its generation. After each failure of the
+    /// connection, a new client is made, which reads password and certificates again.
     clients: Vec<Mutex<Option<(u64, Client)>>>,
     current: AtomicUsize,
-    /// The id of the cluster, of the first answer.
+    /// The id of the cluster, from the first answer.
     cluster: OnceLock<u64>,
-    /// The newest revision of an answer.
+    /// The newest revision in an answer.
     newest: AtomicU64,
-    /// How often the store was found at an older one.
+    /// The number of times that the store was found at an older revision.
     restorations: AtomicU64,
 }
 
@@ -53,17 +53,17 @@ impl Endpoints {
         }
     }
 
-    /// The index of the endpoint that calls go to.
+    /// Returns the index of the endpoint that calls go to.
     pub(crate) fn current(&self) -> usize {
         self.current.load(Ordering::Relaxed) % self.clients.len()
     }
 
-    /// When a call that begins now ends at the latest.
+    /// Returns the deadline of a call that begins now.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.config.timeout
     }
 
-    /// Calls the current endpoint, then the others, until one gives an answer or the time is over.
+    /// Calls the current endpoint, then the others, until one answers or the deadline passes.
     pub(crate) async fn call<T, F>(
         &self,
         repeat: Repeat,
@@ -75,12 +75,12 @@ impl Endpoints {
     {
         let is_write = repeat == Repeat::Never;
         let (mut failed, mut answered, mut has_authenticated) = (0, false, false);
-        // Why an endpoint of the right cluster gave no answer: it may give one later.
+        // Why an endpoint of the right cluster did not answer. It may answer later.
         let mut missing: Option<(usize, Failure)> = None;
         loop {
             let index = self.current();
             let rest = deadline.saturating_duration_since(Instant::now());
-            // Time is left for another endpoint, where the call can be repeated.
+            // If the call can be repeated, some time is left for another endpoint.
             let is_last = is_write || failed + 1 >= self.clients.len();
             let share = if is_last { rest } else { rest / 2 };
             let (generation, failure) = match self.attempt(index, share, &operation).await {
@@ -116,7 +116,8 @@ impl Endpoints {
             if failure.kind != ErrorKind::Replaced {
                 missing = Some((index, failure));
             } else if is_round {
-                // Only now it is known that all endpoints are of another cluster, if none is missing.
+                // Only now it is known that every endpoint is of another cluster, unless one did
+                // not answer.
                 missing.get_or_insert((index, failure));
             } else if is_over || !may_repeat {
                 let kind = ErrorKind::Unavailable;
@@ -125,7 +126,7 @@ impl Endpoints {
             let Some((at, why)) = missing.take_if(|_| !may_repeat || is_over || is_round) else {
                 continue;
             };
-            // One that could only time out would make a refusal uncertain.
+            // A further attempt that can only time out would make a refusal uncertain.
             let rest = deadline.saturating_duration_since(Instant::now());
             let is_last = !answered || rest < (3 * PAUSE).max(self.config.timeout / 5);
             if !may_repeat || is_over || is_last || why.kind == ErrorKind::Replaced {
@@ -156,7 +157,7 @@ impl Endpoints {
             .map_err(|failure| (generation, failure))
     }
 
-    /// Returns the client of an endpoint, and its generation.
+    /// Returns an endpoint's client, and the client's generation.
     async fn client(&self, index: usize) -> Result<(u64, Client), Failure> {
         static GENERATIONS: AtomicUsize = AtomicUsize::new(1);
         let mut client = self.clients[index].lock().await;
@@ -168,8 +169,8 @@ impl Endpoints {
         Ok(client.insert((generation, made)).clone())
     }
 
-    /// Makes a new client of an endpoint. With `needs_leader` a member that knows no leader refuses
-    /// all calls, and ends all watches, instead of letting them wait.
+    /// Makes a new client of an endpoint. With `needs_leader`, a member that knows no leader
+    /// refuses all calls and ends all watches. Otherwise it would let them wait.
     pub(crate) async fn connect(
         &self,
         index: usize,
@@ -177,7 +178,8 @@ impl Endpoints {
     ) -> Result<Client, Failure> {
         let options = self.config.options()?.with_require_leader(needs_leader);
         let url = self.url(index);
-        // Without a user nothing is sent yet. With one a token is fetched, which may be repeated.
+        // Without a user, nothing is sent yet. With a user, this fetches a token, which may be
+        // repeated.
         timeout(self.config.timeout, Client::connect([url], Some(options)))
             .await
             .unwrap_or_else(|_| {
@@ -193,7 +195,7 @@ impl Endpoints {
         }
     }
 
-    /// Has the next calls go to the endpoint after this one, unless they go elsewhere already.
+    /// Switches the next calls to the endpoint after this one, unless they already go elsewhere.
     pub(crate) fn go_on_from(&self, index: usize) {
         let next = (index + 1) % self.clients.len();
         // Another call was first.
@@ -208,13 +210,13 @@ impl Endpoints {
         &self.config.endpoints[index]
     }
 
-    /// Returns how often the store was found to have been restored from an older copy: it is at an
-    /// earlier revision than an answer from before this call. What was written since, and leases,
-    /// may be gone.
+    /// Returns how often the store was found to have been restored from an older copy, at an
+    /// earlier revision than in an answer from before this call. Later writes and leases may be
+    /// gone.
     pub(crate) async fn restorations(&self, client: &Client) -> Result<u64, Failure> {
         let seen = self.newest.load(Ordering::SeqCst);
-        // Without a request in it, it takes no permission. It is a linearizable read: its revision is
-        // no older than that of an earlier answer.
+        // An empty transaction needs no permission. It is a linearizable read, so its revision is
+        // not older than that of an earlier answer.
         let read = client.kv_client().txn(Txn::new()).await?.0;
         let now = self.check(read.header.as_ref())?;
         if now < seen
@@ -225,8 +227,8 @@ impl Endpoints {
         Ok(self.restorations.load(Ordering::SeqCst))
     }
 
-    /// Checks that an answer is of the cluster that answered first: revisions of another one mean
-    /// something else. Returns the revision of the store as the member has it.
+    /// Checks that an answer comes from the same cluster as the first one, because revisions of
+    /// another cluster have other meanings. Returns the member's revision of the store.
     pub(crate) fn check(&self, header: Option<&PbResponseHeader>) -> Result<u64, Failure> {
         let Some(header) = header else {
             return Err(Failure::void(ErrorKind::Store, "an answer without a header"));
@@ -237,7 +239,7 @@ impl Endpoints {
             self.newest.fetch_max(revision, Ordering::SeqCst);
             return Ok(revision);
         }
-        // Another endpoint may be of the cluster that is meant.
+        // Another endpoint may belong to the right cluster.
         Err(Failure {
             then: Then::Next,
             ..Failure::void(
@@ -252,7 +254,7 @@ impl Endpoints {
     }
 }
 
-/// A revision of etcd's as one of ours.
+/// Converts etcd's revision. Fails if it is negative.
 pub(crate) fn revision(revision: i64) -> Result<u64, Failure> {
     u64::try_from(revision)
         .map_err(|_| Failure::void(ErrorKind::Store, format!("a revision of {revision}")))

@@ -1,4 +1,4 @@
-//! What an error of etcd means: its kind, whether the request took effect, and what to do next.
+//! Classifies etcd's errors: the kind, the request's effect, and the next step.
 
 use std::error::Error as StdError;
 
@@ -6,42 +6,42 @@ use etcd_client::Error as ClientError;
 use tonic::{Code, ConnectError, Status};
 use trueup_world::{Error, ErrorKind};
 
-/// A request that failed.
+/// A failed request.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// The kind, if the request did not take effect.
+    /// The kind, if the request took no effect.
     pub(crate) kind: ErrorKind,
     pub(crate) message: String,
-    /// True if it certainly took no effect, so that it can be sent again.
+    /// True if the request certainly took no effect, so that it can be sent again.
     pub(crate) is_void: bool,
     pub(crate) then: Then,
 }
 
-/// What to do after a failure.
+/// The next step after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// It is final.
+    /// Return the error.
     Fail,
     /// Authenticate again, once.
     Authenticate,
-    /// Authenticate again, until the time is over: the token is too old, or roles have changed
-    /// since; both may be so again.
+    /// Authenticate again, until the deadline. The token is too old, or roles have changed since it
+    /// was made. Both may happen again.
     AuthenticateAgain,
-    /// Go on with the next member: this one cannot be reached.
+    /// Try the next member, because this one cannot be reached.
     NextUnreachable,
-    /// Go on with the next member: this one answered that it cannot.
+    /// Try the next member, because this one answered that it cannot serve now.
     Next,
 }
 
-/// etcd's own messages (`api/v3rpc/rpctypes/error.go`), by how they begin after `etcdserver: `:
-/// those of which the code alone does not tell what to do. All of these say that the request took
-/// no effect.
+/// etcd's own messages (`api/v3rpc/rpctypes/error.go`), by their start after `etcdserver: `. For
+/// these, the code alone does not determine the next step. All of them say that the request took no
+/// effect.
 const MESSAGES: [(&str, ErrorKind, Then); 22] = [
     ("no leader", ErrorKind::Unavailable, Then::Next),
     ("too many requests", ErrorKind::Unavailable, Then::Next),
     ("not capable", ErrorKind::Unavailable, Then::Next),
     ("rpc not supported for learner", ErrorKind::Unavailable, Then::Next),
-    // It expired; also just after it was made, at a member that lags behind.
+    // It expired. This can happen right after it was made, at a member that lags behind.
     ("invalid auth token", ErrorKind::Unavailable, Then::AuthenticateAgain),
     ("revision of auth store is old", ErrorKind::Unavailable, Then::AuthenticateAgain),
     ("authentication failed", ErrorKind::Denied, Then::Authenticate),
@@ -64,12 +64,12 @@ const MESSAGES: [(&str, ErrorKind, Then); 22] = [
 ];
 
 impl Failure {
-    /// A failure that is final and took no effect.
+    /// Makes a final failure without effect.
     pub(crate) fn void(kind: ErrorKind, message: impl Into<String>) -> Failure {
         Failure { kind, message: message.into(), is_void: true, then: Then::Fail }
     }
 
-    /// No answer within the time.
+    /// Makes the failure of a request without an answer in time.
     pub(crate) fn timeout(is_void: bool) -> Failure {
         Failure {
             kind: ErrorKind::Unavailable,
@@ -79,7 +79,7 @@ impl Failure {
         }
     }
 
-    /// The connection broke.
+    /// Makes the failure of a broken connection.
     pub(crate) fn broken(message: impl Into<String>) -> Failure {
         Failure {
             kind: ErrorKind::Unavailable,
@@ -89,8 +89,8 @@ impl Failure {
         }
     }
 
-    /// The failure that a message of etcd tells, as a status or as the reason of a cancelled watch
-    /// has it.
+    /// Finds the failure for a message of etcd, from a status or from the reason of a cancelled
+    /// watch.
     pub(crate) fn from_message(message: &str) -> Option<Failure> {
         let words = message.strip_prefix("etcdserver: ").unwrap_or(message);
         let (_, kind, then) = MESSAGES.iter().find(|(text, ..)| words.starts_with(text))?;
@@ -105,12 +105,12 @@ impl Failure {
         if let Some(failure) = Failure::from_message(message) {
             return failure;
         }
-        // Of HTTP/2 below it, such as a limit of resets: not what etcd says about the request.
+        // The error comes from HTTP/2, such as a limit of resets, and not from etcd.
         if status.source().is_some() {
             return Failure::broken(message);
         }
         match status.code() {
-            // Of this client, which does not read it.
+            // The error comes from this client, which does not read the answer.
             Code::OutOfRange if message.contains("decoded message length too large") => {
                 Failure::void(ErrorKind::TooLarge, message)
             }
@@ -124,8 +124,8 @@ impl Failure {
             Code::Unimplemented | Code::FailedPrecondition | Code::NotFound => {
                 Failure::void(ErrorKind::Store, message)
             }
-            // etcd answered (a leader that is gone, its own time-out, a stop): what became of the
-            // request is not known.
+            // etcd answered (a leader that is gone, its own time-out, a stop), but the request's
+            // effect is unknown.
             _ if message.starts_with("etcdserver: ") => {
                 Failure { then: Then::Next, ..Failure::broken(message) }
             }
@@ -133,7 +133,7 @@ impl Failure {
         }
     }
 
-    /// Makes the error of it, for a request to that endpoint.
+    /// Turns the failure into an error, for a request to `endpoint`.
     pub(crate) fn into_error(self, endpoint: &str, is_write: bool) -> Error {
         let kind = match self.kind {
             ErrorKind::Unavailable if is_write && !self.is_void => ErrorKind::Indeterminate,
@@ -143,7 +143,7 @@ impl Failure {
     }
 }
 
-/// Cuts a member's words: they go into journals and status files.
+/// Limits the length of a member's text, which goes into journals and status files.
 pub(crate) fn cut(words: &str) -> &str {
     let mut ends = words.char_indices().map(|(at, _)| at);
     let end = ends.find(|at| *at >= 1000).unwrap_or(words.len());
@@ -161,7 +161,7 @@ impl From<ClientError> for Failure {
             ClientError::InvalidArgs(_) | ClientError::InvalidUri(_) => {
                 Failure::void(ErrorKind::Invalid, error.to_string())
             }
-            // Made before a connection: certificates that cannot be used.
+            // It happened before a connection: certificates that cannot be used.
             ClientError::TransportError(cause) => Failure::void(ErrorKind::Invalid, chain(cause)),
             _ => Failure::broken(error.to_string()),
         }
@@ -174,7 +174,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// True if there was no connection on which the request could be sent.
+/// True if there was no connection to send the request on.
 fn is_unconnected(status: &Status) -> bool {
     causes(status).any(|cause| cause.is::<ConnectError>())
 }
@@ -190,7 +190,7 @@ fn causes<'a>(
     std::iter::successors(Some(error), |&error| error.source())
 }
 
-/// An error with its causes, each once.
+/// Returns an error with its causes, each once.
 fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut texts: Vec<String> = causes(error).map(ToString::to_string).collect();
     texts.dedup();

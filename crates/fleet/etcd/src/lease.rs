@@ -11,28 +11,28 @@ use trueup_world::{Error, ErrorKind, LeaseId};
 use crate::endpoints::{Endpoints, Repeat};
 use crate::failure::Failure;
 
-/// The streams on which leases are renewed, by lease. One is used by one call at a time, and not
-/// again after a failure: an answer that came late would be taken for the next one's.
+/// The streams on which leases are renewed, by lease. Only one call at a time uses a stream. A
+/// stream is not used after a failure, because a late answer would be taken for the next one's.
 #[derive(Default)]
 pub(crate) struct Keepers(Mutex<Inner>);
 
 #[derive(Default)]
 struct Inner {
     streams: HashMap<LeaseId, Keeper>,
-    /// How often the store had been restored when each lease was renewed first.
+    /// The number of restorations of the store when each lease was first renewed.
     restorations: HashMap<LeaseId, u64>,
 }
 
 impl Inner {
-    /// Returns how often the store had been restored when a lease was renewed first, and takes its
-    /// stream out.
+    /// Returns the number of restorations when a lease was first renewed, and takes out its stream.
     fn take(&mut self, lease: LeaseId) -> (Option<u64>, Option<Keeper>) {
         (self.restorations.get(&lease).copied(), self.streams.remove(&lease))
     }
 }
 
-/// A store is restored while it is stopped, which ends its streams. So it is looked at when another one
-/// begins, and the lease of an older one has ended: what goes with it is not what it was.
+/// Makes the failure of a lease in a restored store. A store must be stopped to be restored, which
+/// ends its streams. So this is checked when a new stream begins. The lease counts as ended,
+/// because its keys may have changed.
 fn of_restored(lease: LeaseId) -> Failure {
     let message = format!(
         "the store was restored from an older copy, so lease {:x} counts as ended",
@@ -46,23 +46,23 @@ struct Keeper {
     answers: LeaseKeepAliveStream,
 }
 
-/// A renewal.
+/// A renewal of a lease.
 pub(crate) struct Renewed {
-    /// When it was asked for: the member renewed it later.
+    /// The time of the request. The member renewed the lease later.
     sent: std::time::Instant,
-    /// The time to live that it gave.
+    /// The time to live in the answer.
     time: Duration,
 }
 
 impl Renewed {
-    /// Returns what is left of the time.
+    /// Returns the rest of the time to live.
     pub(crate) fn rest(&self) -> Duration {
         self.time.saturating_sub(self.sent.elapsed())
     }
 }
 
 impl Keepers {
-    /// Renews a lease. Returns the time that it has at least, and since when.
+    /// Renews a lease. Returns the time that it has at least, with the time of the request.
     pub(crate) async fn renew(
         &self,
         endpoints: &Endpoints,
@@ -71,7 +71,7 @@ impl Keepers {
         let deadline = endpoints.deadline();
         let (before, keeper) = self.locked().take(lease);
         if let Some(keeper) = keeper {
-            // Half of the time is for another member.
+            // Half of the time is left for another member.
             let end = Instant::now() + endpoints.config.timeout / 2;
             match timeout_at(end, keeper.renew()).await {
                 Ok(Ok((keeper, renewed))) => {
@@ -110,8 +110,8 @@ impl Keepers {
     }
 }
 
-/// Renews a lease on a new stream. `before` says how often the store had been restored when it was
-/// renewed first. Returns how often it was by now, too.
+/// Renews a lease on a new stream. `before` is the number of the store's restorations when it was
+/// first renewed. Also returns the current number.
 async fn open(
     endpoints: &Endpoints,
     client: Client,
@@ -123,7 +123,7 @@ async fn open(
         return Err(of_restored(lease));
     }
     let (requests, answers) = client.lease_client().keep_alive(lease.0).await?;
-    // The client does not tell the time of the first answer.
+    // The client does not return the time to live of the first answer.
     let (keeper, renewed) = Keeper { requests, answers }.renew().await?;
     Ok((keeper, renewed, restorations))
 }
@@ -135,7 +135,7 @@ impl Keeper {
         let Some(answer) = self.answers.message().await? else {
             return Err(Failure::broken("the stream of keep-alives ended"));
         };
-        // A lease that is gone is answered with 0, without an error.
+        // If the lease is gone, the answer is 0, without an error.
         match u64::try_from(answer.ttl()) {
             Ok(seconds @ 1..) => {
                 let time = Duration::from_secs(seconds);

@@ -11,14 +11,14 @@ use trueup_world::{Error, StoreMember};
 use crate::endpoints::Endpoints;
 use crate::failure::{Failure, cut};
 
-/// So many members, addresses and faults are shown. A cluster has seven members, or fewer.
+/// The most members, addresses and faults that are shown. A cluster has at most seven members.
 const MOST: usize = 64;
 
 /// A member's answer about itself.
 struct Status {
     id: u64,
     client: Client,
-    /// Its newest.
+    /// The member's newest revision.
     revision: i64,
     is_leader: bool,
     size: Option<u64>,
@@ -27,8 +27,8 @@ struct Status {
     faults: Vec<String>,
 }
 
-/// Asks all endpoints at once. The list of members is of the first that answers: it need not have a
-/// leader. Those that answer are asked for a hash of what they store, which has to be the same.
+/// Asks all endpoints at once. Takes the list of members from the first that answers, which may
+/// have no leader. Asks those that answer for a hash of their data. The hashes must be equal.
 pub(crate) async fn members(endpoints: Arc<Endpoints>) -> Result<Vec<StoreMember>, Error> {
     let last_end = endpoints.deadline();
     let end = last_end - endpoints.config.timeout / 4;
@@ -55,7 +55,7 @@ pub(crate) async fn members(endpoints: Arc<Endpoints>) -> Result<Vec<StoreMember
                 unreachable.insert(endpoints.url(index).to_owned(), error.to_string());
                 last = Some(error);
             }
-            // It was aborted or panicked: as if it had not answered.
+            // The task was aborted or panicked. The member counts as silent.
             Err(_) => {}
         }
     }
@@ -94,7 +94,7 @@ async fn ask(
     endpoints.check(answer.header.as_ref())?;
     let header = answer.header.unwrap_or_default();
     let id = header.member_id;
-    // etcd repeats the alarms of all members at each.
+    // Each member's answer has the alarms of all members.
     let own = id.to_string();
     let faults = (answer.errors.iter())
         .filter(|fault| !fault.starts_with("memberID:") || fault.contains(&own))
@@ -125,13 +125,13 @@ async fn ask(
     Ok((members.collect(), status))
 }
 
-/// Bytes, as a status has them: a member that does not know a field says 0.
+/// Converts a size in bytes from a status. `None` for 0, which a member without this field sends.
 fn bytes(field: i64) -> Option<u64> {
     u64::try_from(field).ok().filter(|bytes| *bytes > 0)
 }
 
-/// Notes whose data differs from that of most of the others, at a revision that all have. Members
-/// that do not say it in time, or not to this user, are left out.
+/// Finds the members whose data differs from that of most others, at a revision that all have.
+/// Leaves out members that do not answer in time, or not to this user.
 async fn compare(statuses: &mut HashMap<u64, Status>, end: Instant) {
     let Some(at) = statuses.values().map(|status| status.revision).min() else {
         return;
@@ -141,7 +141,7 @@ async fn compare(statuses: &mut HashMap<u64, Status>, end: Instant) {
         let mut client = status.client.maintenance_client();
         tasks.spawn(async move {
             let answer = timeout_at(end, client.hash_kv(at)).await.ok()?.ok()?;
-            // It is of what is not compacted.
+            // The hash covers only uncompacted data.
             Some((id, (answer.hash(), answer.compact_version())))
         });
     }

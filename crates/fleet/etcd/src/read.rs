@@ -1,5 +1,5 @@
-//! Reads of ranges, and entries as etcd has them. What a member sends is checked: it decides neither
-//! how much is held, nor how long a read goes on.
+//! Reads of ranges, and etcd's entries. A member's answers are checked: it decides neither how much
+//! is held, nor how long a read goes on.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use trueup_world::{Entry, ErrorKind, LeaseId, Revision};
 use crate::endpoints::{Endpoints, revision};
 use crate::failure::Failure;
 
-/// So many entries are read at once first, unless they are larger than an answer may be.
+/// The entries in the first page of a read, unless they are larger than an answer may be.
 const PAGE: usize = 1000;
-/// Up to so many bytes a page grows, fourfold each time: for each one etcd before 3.4.24 walks over
-/// all keys behind it, and a million of them in small pages took minutes.
+/// The largest page in bytes, to which pages grow fourfold each time. etcd before 3.4.24 walks over
+/// all further keys for each page. A million keys in small pages took minutes.
 const GROWN: usize = 12 << 20;
 
 /// Reads a range, in pages of one revision.
@@ -32,8 +32,8 @@ pub(crate) async fn read(
     let mut from = first_key(&prefix);
     let (mut page, mut largest) = (PAGE, usize::MAX);
     loop {
-        // The first page is linearisable, as etcd's default is; and so are the others, so that a
-        // member that lags behind has their revision.
+        // The first page is linearisable, as is etcd's default. So are the others, in case a member
+        // lags behind that revision.
         let options = GetOptions::new()
             .with_range(end.clone())
             .with_revision(at)
@@ -100,13 +100,13 @@ pub(crate) async fn read_key(
     found.map(entry).transpose()
 }
 
-/// The first key of the range of keys that begin with a prefix: etcd has no empty one.
+/// Returns the first key that begins with a prefix. etcd has no empty key.
 pub(crate) fn first_key(prefix: &[u8]) -> Vec<u8> {
     if prefix.is_empty() { vec![0] } else { prefix.to_vec() }
 }
 
-/// The end of the range of keys that begin with a prefix: the next key that does not. etcd's sign
-/// for all keys from the first one on is a zero byte.
+/// Returns the end of the range of keys that begin with a prefix: the next key that does not. etcd
+/// writes "all further keys" as a zero byte.
 pub(crate) fn range_end(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -118,7 +118,7 @@ pub(crate) fn range_end(prefix: &[u8]) -> Vec<u8> {
     vec![0]
 }
 
-/// An entry of etcd's as one of ours.
+/// Converts etcd's entry. Fails if a field is not valid.
 pub(crate) fn entry(kv: PbKeyValue) -> Result<Entry, Failure> {
     Ok(Entry {
         created: Revision(revision(kv.create_revision)?),

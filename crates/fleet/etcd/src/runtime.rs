@@ -10,7 +10,8 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use trueup_world::{Error, ErrorKind};
 
-/// The thread. It is in the network namespace of the thread that started it, and ends with this.
+/// The thread of the runtime. It is in the network namespace of the thread that started it, and
+/// ends when this is dropped.
 pub(crate) struct Runtime {
     handle: Handle,
     stop: Option<oneshot::Sender<()>>,
@@ -23,9 +24,9 @@ impl Runtime {
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = thread::Builder::new().name("etcd".to_owned()).spawn(move || {
-            // An error is the end of the sender, which says the same.
+            // An error means that the sender was dropped, which also ends it.
             let _ = runtime.block_on(stopped);
-            // A look-up of a name may hang: it is not waited for.
+            // A look-up of a name may hang, so this does not wait for it.
             runtime.shutdown_background();
         })?;
         Ok(Runtime { handle, stop: Some(stop), thread: Some(thread) })
@@ -35,13 +36,13 @@ impl Runtime {
         &self.handle
     }
 
-    /// Runs a future that ends by itself within `bound`, and blocks until it has.
+    /// Runs a future that ends by itself within `bound`, and blocks until then.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         bound: Duration,
         future: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
-        // For when the thread has no turn on a processor.
+        // Extra time, in case the thread gets no processor.
         const SLACK: Duration = Duration::from_secs(2);
         let (sender, receiver) = mpsc::sync_channel(1);
         let task = self.handle.spawn(async move {
@@ -66,7 +67,7 @@ impl Drop for Runtime {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
-            // Its tasks may have panicked, it does not.
+            // Its tasks may have panicked, but not the thread.
             let _ = thread.join();
         }
     }

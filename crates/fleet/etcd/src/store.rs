@@ -1,4 +1,4 @@
-//! The store.
+//! The etcd store: calls, leases and watches.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::watch::EtcdWatch;
 
 /// A store on etcd, as one client is connected to it.
 ///
-/// Its connections are served by a thread of its own, which is in the network namespace of the
-/// thread that opened the store, and ends with the last of the store and its watches.
+/// A thread of its own serves its connections, in the network namespace of the thread that opened
+/// the store. The thread ends with the last of the store and its watches.
 pub struct EtcdStore {
     runtime: Arc<Runtime>,
     endpoints: Arc<Endpoints>,
@@ -30,12 +30,12 @@ pub struct EtcdStore {
 }
 
 impl EtcdStore {
-    /// Opens a store. Connections are made when they are needed, so no member has to be there yet.
+    /// Opens a store. It connects only when necessary, so no member must exist yet.
     ///
     /// # Errors
     ///
     /// [`Invalid`](ErrorKind::Invalid) if the configuration cannot work, or names a file that
-    /// cannot be read; [`Store`](ErrorKind::Store) if no thread can be started.
+    /// cannot be read. [`Store`](ErrorKind::Store) if no thread can be started.
     pub fn open(config: Config) -> Result<EtcdStore, Error> {
         config.check()?;
         let runtime = Runtime::start().map_err(|error| {
@@ -48,7 +48,7 @@ impl EtcdStore {
         })
     }
 
-    /// Returns the endpoint that calls go to at present.
+    /// Returns the URL of the endpoint that calls go to now.
     pub fn endpoint(&self) -> &str {
         &self.endpoints.config.endpoints[self.endpoints.current()]
     }
@@ -143,7 +143,7 @@ impl Store for EtcdStore {
 
     fn revoke(&self, lease: LeaseId) -> Result<(), Error> {
         self.keepers.forget(lease);
-        // A second time it is gone, which is no error.
+        // The second time the lease is gone, which is no error.
         self.call(Repeat::Safe, move |_, client| async move {
             match client.lease_client().revoke(lease.0).await {
                 Ok(_) => Ok(()),
@@ -167,7 +167,7 @@ async fn commit(
     txn: Txn,
 ) -> Result<Option<Revision>, Failure> {
     let answer = client.kv_client().txn(txn).await?;
-    // It has taken effect, whatever is wrong with the answer.
+    // The write has taken effect, even if the answer has an error.
     let made = endpoints
         .check(answer.0.header.as_ref())
         .map(Revision)

@@ -1,4 +1,4 @@
-//! Watches: a stream from one member, with room for events that wait for the reader.
+//! Watches: a stream from one member, with a bounded queue of events for the reader.
 
 mod assembly;
 
@@ -17,16 +17,16 @@ use crate::read::{first_key, range_end};
 use crate::runtime::Runtime;
 use assembly::{Assembly, cancelled, size_of, tells_progress_in_order};
 
-/// So many bytes of events wait for the reader; further ones wait at the member.
+/// The most bytes of events in the queue for the reader. Further events wait at the member.
 const ROOM: u32 = 4 << 20;
 
 pub(crate) struct EtcdWatch {
     events: Receiver<(Result<StoreEvent, Error>, u32)>,
     room: Arc<Semaphore>,
     task: AbortHandle,
-    /// Has the member asked how far the watch is.
+    /// Requests for the watch's progress.
     requests: mpsc_async::Sender<()>,
-    /// The error with which it ended.
+    /// The error with which the watch ended.
     ended: Option<Error>,
     /// Its thread fetches the events.
     _runtime: Arc<Runtime>,
@@ -56,7 +56,7 @@ impl EtcdWatch {
         let (requests, mut requested) = mpsc_async::channel(1);
         runtime.handle().spawn(async move {
             while requested.recv().await.is_some() {
-                // The other half of the stream says what is wrong.
+                // If this fails, the stream's other half reports the error.
                 let _ = sender.request_progress().await;
             }
         });
@@ -96,7 +96,7 @@ impl StoreWatch for EtcdWatch {
         if let Some(error) = &self.ended {
             return Err(error.clone());
         }
-        // One that waits already says the same.
+        // If a request is waiting already, another one is not needed.
         let _ = self.requests.try_send(());
         Ok(())
     }
@@ -108,15 +108,15 @@ impl Drop for EtcdWatch {
     }
 }
 
-/// Creates a watch at a member, and waits until it is there.
+/// Creates a watch at a member, and waits for the confirmation.
 async fn create(
     endpoints: &Endpoints,
     client: Client,
     prefix: &[u8],
     after: Revision,
 ) -> Result<(WatchStream, bool), Failure> {
-    // A read first. It is refused where the token is too old, which a watch would take for a lack
-    // of permission; and it brings the member up to date.
+    // A read comes first. If the token is too old, etcd refuses the read, while a watch would
+    // report a lack of permission. The read also brings the member up to date.
     let read = client.kv_client().get(first_key(prefix), None).await?.0;
     let newest = endpoints.check(read.header.as_ref())?;
     if newest < after.0 {
@@ -126,8 +126,8 @@ async fn create(
         );
         return Err(Failure::void(ErrorKind::Compacted, message));
     }
-    // From `after` itself, whose changes are left out below. From the next one on a deletion would
-    // be missing without a word if that is the compacted revision (etcd#19179).
+    // Starts at `after` itself, and leaves out its changes below. If the next one is the
+    // compacted revision, a start there would silently miss a deletion (etcd#19179).
     let start = i64::try_from(after.0.max(1))
         .map_err(|_| Failure::void(ErrorKind::Invalid, format!("a revision of {after}")))?;
     let options = WatchOptions::new()
@@ -146,7 +146,7 @@ async fn create(
     Ok((stream, is_ordered))
 }
 
-/// Sends what a stream brings, until it ends or the reader is gone.
+/// Sends a stream's events, until it ends or the reader is gone.
 async fn forward(
     mut stream: WatchResponseStream,
     url: String,

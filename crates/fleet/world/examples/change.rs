@@ -1,5 +1,5 @@
-//! What one change among many exports costs: the session that exports it, and the collecting host,
-//! from what the collector holds to the routes that are accepted.
+//! Measures one change among many exports: in the session that exports it, and in the collecting
+//! host, from the collector's holdings to the accepted routes.
 //!
 //! `cargo run --release -p trueup-world --example change`
 
@@ -13,7 +13,7 @@ use trueup_world::{
     Acceptance, Collect, Collector, CollectorConfig, Embedded, Export, Filter, Seen, Session, World,
 };
 
-/// How many changes are measured.
+/// The number of measured changes.
 const CHANGES: usize = 200;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns how long it took to export each change, and to collect it.
+/// Returns the time to export each change, and the time to collect it.
 fn measure(exports: u32) -> Result<[Vec<Duration>; 2], Box<dyn Error>> {
     let store = Embedded::in_memory();
     let world = |host: &str| World::new(store.connect(), "/measured", host);
@@ -90,7 +90,7 @@ fn measure(exports: u32) -> Result<[Vec<Duration>; 2], Box<dyn Error>> {
     Ok([exported, times])
 }
 
-/// The export of a route by a gateway.
+/// Makes the export of a route through a gateway.
 fn export(number: u32, gateway: u8) -> Export {
     let [_, a, b, c] = (number << 4).to_be_bytes();
     let data = format!("{{ \"dst\": \"10.{a}.{b}.{c}/28\", \"via\": \"10.255.0.{gateway}\" }}");

@@ -1,5 +1,5 @@
-//! [`Acceptance`]: what is accepted of the exports of other hosts, kept from change to change. A
-//! change costs what it changes, and not what there is.
+//! [`Acceptance`]: the accepted exports of other hosts, updated with each change. The cost of a
+//! change depends on its size, and not on the number of exports.
 
 mod accepted;
 mod barrier;
@@ -27,57 +27,57 @@ use offer::{Id, Offer};
 use overlaps::{Overlaps, Owners};
 pub use protected::Protected;
 
-/// The exports of one host that make a route of one collection, or would without its limit.
+/// One host's exports for one collection: those that make a route, or would without the limit.
 #[derive(Default)]
 struct Share {
     taken: BTreeSet<Arc<Id>>,
-    /// Refused for the limit alone. Once all are judged they come after those that are taken.
+    /// Refused only because of the limit. Once all are judged, they come after the taken ones.
     waiting: BTreeSet<Arc<Id>>,
 }
 
-/// Reads what was exported: a route, or why it is none.
+/// Reads exported data as a route. The error says why it is not one.
 type Read = fn(&[u8]) -> Result<Route<IfName>, String>;
 
-/// Whether a host may export a route to a destination.
+/// Returns true if a host may export a route to a destination.
 type Granted = Arc<dyn Fn(&str, Prefix) -> bool + Send + Sync>;
 
-/// What is accepted of the exports of other hosts, and what they contest of this host's own, kept
-/// from change to change. It is untrusted input: checked, bounded and confined.
+/// The accepted exports of other hosts, and their contests of this host's own exports, updated with
+/// each change. Exports are untrusted input: checked, bounded and confined.
 ///
-/// Of two exports for the same route the one that was made first wins, on every host. A route is
-/// taken only if a collection takes from its exporter, and its destination is within; in number, as
-/// many as the collection takes from one host, those that were made first. Its table and device are
+/// If two exports make the same route, the one that was made first wins, on every host. A
+/// collection takes a route only from its hosts, to destinations within its prefixes, and up to its
+/// limit for each host. The exports that were made first count. The route's table and device are
 /// the collection's.
 ///
-/// What is inserted and removed counts from the next [`settle`](Self::settle) on.
+/// Inserted and removed exports take effect with the next [`settle`](Self::settle).
 pub struct Acceptance {
-    /// This host.
+    /// This host's name.
     host: String,
     read: Read,
     collects: Vec<Collect>,
-    /// Which exports count; none, all do.
+    /// The check for granted exports. If `None`, all exports count.
     granted: Option<Granted>,
-    /// Exports of hosts that no collection takes from are not refused, but left out.
+    /// True to leave out exports of hosts that no collection takes from, instead of refusing them.
     is_of_collected: bool,
     offers: HashMap<Arc<ResourceKey>, Offer>,
     contests: Contests,
-    /// Those that would make the same route.
+    /// The exports that would make the same route, by the route's key.
     rivals: HashMap<RouteKey, BTreeSet<Arc<Id>>>,
-    /// For each collection, by the exporter.
+    /// The shares of each collection, by exporter.
     shares: Vec<HashMap<String, Share>>,
     owners: Owners,
-    /// Those that make no route, with the reasons.
+    /// The exports that make no route, with the reasons.
     refused: BTreeMap<Arc<Id>, String>,
     overlaps: Overlaps,
     barrier: Barrier,
-    /// To be judged.
+    /// The exports to judge.
     dirty: BTreeSet<Arc<Id>>,
     changed: BTreeSet<RouteKey>,
 }
 
 impl Acceptance {
-    /// Makes one without any export, for the collections of `host`, this host. `read` reads what was
-    /// exported.
+    /// Makes an acceptance without any export, for the collections of `host`, this host. `read`
+    /// reads exported data.
     pub fn new(
         collects: &[Collect],
         host: &str,
@@ -102,7 +102,8 @@ impl Acceptance {
         }
     }
 
-    /// Watches what other hosts export of the prefixes that this host exports, each with its name.
+    /// Watches other hosts' exports of the prefixes that this host exports. Each of these has a
+    /// name.
     #[must_use]
     pub fn with_exports<'a>(
         mut self,
@@ -114,7 +115,8 @@ impl Acceptance {
         self
     }
 
-    /// Refuses what is not granted: it makes no route, and is in nobody's way.
+    /// Refuses exports that are not granted. They make no route, and are no rivals of other
+    /// exports.
     #[cfg(feature = "grants")]
     #[must_use]
     pub fn granting(self, grants: Arc<crate::Grants>) -> Acceptance {
@@ -122,13 +124,13 @@ impl Acceptance {
         Acceptance { granted: Some(granted), ..self }
     }
 
-    /// Leaves exports out of hosts that no collection takes from, instead of refusing them.
+    /// Leaves out exports of hosts that no collection takes from, instead of refusing them.
     #[must_use]
     pub fn of_collected_hosts(self) -> Acceptance {
         Acceptance { is_of_collected: true, ..self }
     }
 
-    /// Takes in what a collector holds: all of it, or what has changed.
+    /// Takes in a collector's holdings: everything, or the changes.
     pub fn update(&mut self, holdings: &Holdings) {
         if holdings.is_all {
             let gone: Vec<Arc<ResourceKey>> = (self.offers.keys())
@@ -183,7 +185,7 @@ impl Acceptance {
         }
     }
 
-    /// Removes an export. One that was not inserted is no error.
+    /// Removes an export. Does nothing if it was not inserted.
     pub fn remove(&mut self, key: &ResourceKey) {
         self.contests.remove(key);
         let Some(id) = self.offers.get(key).map(|offer| Arc::clone(&offer.id)) else {
@@ -207,7 +209,7 @@ impl Acceptance {
         }
     }
 
-    /// Replaces what no route may lead away. Returns true if it was something else.
+    /// Replaces the addresses that no route may lead away. Returns true if they differ from before.
     pub fn protect(&mut self, protected: &Protected) -> bool {
         let is_new = self.barrier.protect(protected);
         if is_new {
@@ -217,13 +219,13 @@ impl Acceptance {
         is_new
     }
 
-    /// Returns what no route may lead away.
+    /// Returns the addresses that no route may lead away.
     pub fn protected(&self) -> &Protected {
         self.barrier.protected()
     }
 
-    /// Refuses the export that makes the route of a key, until that is [confirmed or
-    /// released](Self::end_withholding), or it changes.
+    /// Refuses the export that makes the route with this key. The refusal ends when it is
+    /// [released](Self::end_withholding), or when the export changes.
     pub fn withhold(&mut self, key: &RouteKey, reason: &str) {
         if let Some(offer) = self.owners.get(key).and_then(|id| self.offers.get(&id.key)) {
             self.dirty.insert(Arc::clone(&offer.id));
@@ -231,8 +233,8 @@ impl Acceptance {
         }
     }
 
-    /// Refuses the exports that are [withheld](Self::withhold) until they change, or judges them
-    /// anew.
+    /// Ends the [withholding](Self::withhold) of exports. If `is_confirmed`, they stay refused
+    /// until they change. If not, they are judged again.
     pub fn end_withholding(&mut self, is_confirmed: bool) {
         if is_confirmed {
             self.barrier.confirm();
@@ -241,12 +243,12 @@ impl Acceptance {
         }
     }
 
-    /// Withholds what another acceptance withholds.
+    /// Withholds the exports that another acceptance withholds.
     pub fn withhold_as(&mut self, other: &Acceptance) {
         self.dirty.extend(self.barrier.withhold_as(&other.barrier));
     }
 
-    /// Judges what has changed, in order. Returns the keys whose routes are others than before.
+    /// Judges the changed exports, in order. Returns the keys of the routes that have changed.
     pub fn settle(&mut self) -> BTreeSet<RouteKey> {
         while let Some(id) = self.dirty.pop_first() {
             self.judge(&id);
@@ -256,34 +258,34 @@ impl Acceptance {
         changed
     }
 
-    /// Returns the keys of the routes.
+    /// Returns the keys of the accepted routes.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &RouteKey> {
         self.owners.keys()
     }
 
-    /// Returns the route of a key.
+    /// Returns the accepted route with a key. `None` if there is none.
     pub fn route(&self, key: &RouteKey) -> Option<&Route<IfName>> {
         self.offers.get(&self.owners.get(key)?.key)?.route(key)
     }
 
-    /// Returns how many exports are refused.
+    /// Returns the number of refused exports.
     pub fn refused(&self) -> usize {
         self.refused.len()
     }
 
-    /// Returns how many routes take traffic from another host's.
+    /// Returns the number of routes that take traffic from another host's.
     pub fn overlaps(&self) -> usize {
         self.overlaps.len()
     }
 
-    /// Returns what other hosts export of the prefixes that this host exports: for each export of
-    /// this host and each other host, one contest of the whole prefix and one of parts at most.
-    /// Those that lose traffic come first.
+    /// Returns the contests between other hosts' exports and this host's. For each export of this
+    /// host and each other host, there is at most one contest of the whole prefix and one of parts.
+    /// Contests that lose traffic come first.
     pub fn contests(&self) -> Vec<Contest> {
         self.contests.all()
     }
 
-    /// Returns all that is accepted and refused.
+    /// Returns all accepted routes, refused exports and overlaps.
     pub fn accepted(&self) -> Accepted {
         Accepted {
             routes: (self.owners.iter())
@@ -300,7 +302,7 @@ impl Acceptance {
         }
     }
 
-    /// True if exports of a host are judged.
+    /// True if this host's collections judge the exports of `exporter`.
     fn judges(&self, exporter: &str) -> bool {
         !self.is_of_collected || self.collects.iter().any(|it| it.from.contains(exporter))
     }
@@ -314,9 +316,9 @@ impl Acceptance {
         self.offers.insert(Arc::clone(&offer.id.key), offer);
     }
 
-    /// Decides about an export. All that come before it are decided.
+    /// Judges an export. All exports before it are already judged.
     fn judge(&mut self, id: &Arc<Id>) {
-        // A withheld one may be gone, or be another one by now.
+        // A withheld export may be gone, or have been replaced.
         let Some(offer) = self.offers.get(&id.key).filter(|offer| offer.id == *id) else {
             return;
         };
@@ -353,7 +355,7 @@ impl Acceptance {
         self.take(id, taken, waiting);
     }
 
-    /// True if a collection takes as many of the exporter as it may before an export.
+    /// True if exports before this one use up the collection's limit for the exporter.
     fn is_full(&self, position: usize, id: &Arc<Id>) -> bool {
         let limit = self.collects[position].limit as usize;
         let Some(Share { taken, .. }) = self.shares[position].get(&id.key.exporter) else {
@@ -364,8 +366,8 @@ impl Acceptance {
                 || taken.range(..Arc::clone(id)).count() >= limit)
     }
 
-    /// Has an export make these routes and no others, and wait for the limits of these collections.
-    /// Those after it that this concerns are judged again.
+    /// Sets the routes that an export makes, and the collections whose limit it waits for. Later
+    /// exports that this affects are judged again.
     fn take(&mut self, id: &Arc<Id>, taken: BTreeSet<(usize, RouteKey)>, waiting: BTreeSet<usize>) {
         let Some(offer) = self.offers.get_mut(&id.key) else {
             return;
@@ -390,7 +392,7 @@ impl Acceptance {
         }
     }
 
-    /// Removes the route of a key, if it is of this export.
+    /// Removes the route with a key, if it comes from this export.
     fn release(&mut self, key: &RouteKey, id: &Arc<Id>) {
         if self.owners.get(key) == Some(id) {
             self.owners.remove(key);
@@ -399,15 +401,15 @@ impl Acceptance {
         }
     }
 
-    /// Has those be judged that offer the same route, and come later.
+    /// Judges later exports of the same route again.
     fn judge_rivals(&mut self, key: &RouteKey, id: &Arc<Id>) {
         if let Some(rivals) = self.rivals.get(key) {
             self.dirty.extend(after(rivals, id).cloned());
         }
     }
 
-    /// Notes what a collection makes of an export. Those that are too many now are judged again, or
-    /// those for which there is room.
+    /// Records whether a collection takes an export. If there are now too many, the last ones are
+    /// judged again. If there is room, the first waiting ones are.
     fn share(&mut self, position: usize, id: &Arc<Id>, is_taken: bool, is_waiting: bool) {
         let shares = &mut self.shares[position];
         let exporter = &id.key.exporter;
@@ -434,7 +436,7 @@ impl Acceptance {
     }
 }
 
-/// Returns those that come after an export.
+/// Returns the exports after a given one.
 fn after<'a>(
     all: &'a BTreeSet<Arc<Id>>,
     id: &Arc<Id>,

@@ -1,4 +1,4 @@
-//! [`Collector`]: what other hosts export, kept up to date, with hints when it changes.
+//! [`Collector`]: other hosts' exports, kept up to date, with hints when they change.
 
 mod copy;
 mod damping;
@@ -25,28 +25,29 @@ use crate::threads::{self, Running, Stopped};
 use crate::watch::{Content, Feeds};
 use crate::{Entry, Error, Filter, ResourceKey, Revision, WatchConfig, World};
 
-/// How a [`Collector`] behaves.
+/// The configuration of a [`Collector`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectorConfig {
-    /// How long what was collected is kept while the store is not reached, before it is withdrawn.
-    /// None, the default: until the store is reached again.
+    /// The time that holdings are kept while the store is unreachable, before they are withdrawn.
+    /// `None`, the default, keeps them until the store is reachable again.
     pub keep_for: Option<Duration>,
-    /// How long the exports of a host are kept whose lease has ended, if the host does not come
-    /// back before: for leases that end too early, as all of them may at once when a leader stalls
-    /// ([etcd#15247](https://github.com/etcd-io/etcd/issues/15247)). What a live host deletes is
-    /// withdrawn once it is known that the host lives. 0, the default: at once.
+    /// The time that a host's exports are kept after its lease has ended, unless the host comes
+    /// back before. This is for leases that end too early, as all of them may at once when a leader
+    /// stalls ([etcd#15247](https://github.com/etcd-io/etcd/issues/15247)). If a live host deletes
+    /// an export, it is withdrawn once the host is known to be alive. The default is 0, which
+    /// withdraws at once.
     pub grace: Duration,
-    /// The time after which an export may change once more, once it has come and changed ten times.
-    /// 10 seconds unless said otherwise; 0 takes each change at once.
+    /// The time after which an export may change again, once it has come and changed ten times. 10
+    /// seconds by default. With 0, each change is taken at once.
     ///
-    /// All exports of a host together may change as often as
-    /// [`damping_burst`](Self::damping_burst) says, and then a hundred times in each interval; one
-    /// by which the host has more exports than ever before does not count. A change that waits is
-    /// taken as soon as that allows it, as the newest of its export. A deletion never waits.
+    /// All of a host's exports together may change [`damping_burst`](Self::damping_burst) times,
+    /// and then a hundred times in each interval. A new export does not count if the host then has
+    /// more exports than ever before. A waiting change is taken as soon as these limits allow, with
+    /// the export's newest value. A deletion never waits.
     pub damping_interval: Duration,
-    /// How many changes of one host are taken at once. 1,000 unless said otherwise.
+    /// The number of one host's changes that are taken at once. 1,000 by default.
     pub damping_burst: u32,
-    /// How its watch behaves.
+    /// The configuration of the collector's watch.
     pub watch: WatchConfig,
 }
 
@@ -62,76 +63,77 @@ impl Default for CollectorConfig {
     }
 }
 
-/// What was collected.
+/// The collected resources, or their changes since a reader's last look.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Holdings {
-    /// The revision that it is of.
+    /// The store's revision of these holdings.
     pub revision: Revision,
-    /// The resources that have changed since the reader looked, with what each is now; none, it is
-    /// gone. What is deleted of a host that is alive, and has not declared all of its exports, stays
-    /// until it has; that of a host whose lease has ended stays for the
-    /// [grace](CollectorConfig::grace).
+    /// The resources that have changed since the reader's last look, with their current entries.
+    /// `None` if the resource is gone. If a live host has not declared all of its exports, its
+    /// deleted exports stay until it has. A deleted export of a host whose lease has ended stays
+    /// for the [grace](CollectorConfig::grace).
     pub changes: BTreeMap<ResourceKey, Option<Arc<Entry>>>,
-    /// True if the changes are all that there is: what is not among them is gone.
+    /// True if the changes are the whole state, so that any other resource is gone.
     pub is_all: bool,
-    /// What a reader has seen who takes the changes.
+    /// The reader's position after these changes, for the next look.
     pub seen: Seen,
-    /// The hosts that have a session and have not declared all of their exports yet, with that
-    /// session's lease; so also those whose session is malformed, or has no lease.
+    /// The hosts that have a session and have not declared all of their exports yet with this
+    /// session's lease. Includes hosts whose session is malformed or has no lease.
     pub incomplete: BTreeSet<String>,
-    /// How many deleted resources stay of each of these hosts: it is not known whether they are to
-    /// be there.
+    /// The number of deleted resources that stay, for each of these hosts. It is not known whether
+    /// they should exist.
     pub kept: BTreeMap<String, usize>,
-    /// The hosts whose exports change too often, with the number of those that are not as they are
-    /// in the store: their changes [wait](CollectorConfig::damping_interval).
+    /// The hosts whose exports change too often, each with the number of exports that differ from
+    /// the store, because their changes [wait](CollectorConfig::damping_interval).
     pub damped: BTreeMap<String, usize>,
-    /// Since when the store is not reached, and why.
+    /// The time since when the store is unreachable, and why. `None` if it is reachable.
     pub cut_off: Option<(SystemTime, Error)>,
-    /// True if all is withdrawn because of the [limit](CollectorConfig::keep_for).
+    /// True if all resources are withdrawn because of the [limit](CollectorConfig::keep_for).
     pub is_withdrawn: bool,
 }
 
 impl Holdings {
-    /// True if what is not in it is not there: only then withdraw what an earlier process took.
+    /// Returns true if no resource can be missing. Withdraw an earlier process's resources only
+    /// then.
     pub fn is_complete(&self) -> bool {
         self.incomplete.is_empty() && self.cut_off.is_none()
     }
 
-    /// Returns the resources among the changes.
+    /// Returns the resources among the changes, without those that are gone.
     pub fn resources(&self) -> impl Iterator<Item = (&ResourceKey, &Arc<Entry>)> {
         self.changes.iter().filter_map(|(key, now)| Some((key, now.as_ref()?)))
     }
 }
 
-/// Collects what matches filters, on a thread of its own, until it is dropped.
+/// Collects resources that match filters, on a thread of its own, until it is dropped.
 pub struct Collector {
     shared: Arc<Shared>,
     _running: Running,
 }
 
 struct Shared {
-    /// The copy tells of its changes only under the lock, so that both are of the same moment.
+    /// The copy reports its changes only under this lock, so that both have the same state.
     state: Mutex<State>,
     copy: Copy,
 }
 
-/// How long the thread waits for an event.
+/// The longest time that the thread waits for an event.
 const SLICE: Duration = Duration::from_millis(500);
 
 impl Collector {
-    /// Starts to collect. `hints` are sent when what it knows has changed.
+    /// Starts to collect. `hints` are sent when the holdings have changed.
     ///
     /// # Errors
     ///
-    /// When the operating system refuses a thread.
+    /// Fails if the operating system refuses a thread.
     pub fn start(
         world: &World,
         filters: &[Filter],
         config: CollectorConfig,
         hints: Hints,
     ) -> Result<Collector, Error> {
-        // A session that loses its lease without its value is none any longer.
+        // A session that loses its lease without a change of its value is no longer one.
         let content = Content::ValueAndLease;
         let feeds = Feeds::start(world, world.collected_prefixes(), config.watch, content)?;
         let shared = Arc::new(Shared {
@@ -144,21 +146,21 @@ impl Collector {
         Ok(Collector { shared, _running: running })
     }
 
-    /// Returns what there is, or was when the store was last reached, with what has changed since a
-    /// reader looked.
+    /// Returns the current holdings, or those from when the store was last reachable. Includes only
+    /// changes since the reader's position `seen`.
     ///
     /// # Errors
     ///
-    /// While there was no complete view yet: since when the store is not reached, and why; none if
-    /// it was not tried for long yet. Not to know is something else than to know that there is
-    /// nothing: withdraw nothing.
+    /// Fails if there was no complete view yet. The error says since when the store is unreachable,
+    /// and why; it is `None` if the collector has not tried for long. Unknown holdings are not
+    /// empty holdings: withdraw nothing.
     pub fn holdings(&self, seen: Seen) -> Result<Holdings, Option<(SystemTime, Error)>> {
         self.shared.lock().holdings(seen, &self.shared.copy, Instant::now())
     }
 }
 
 impl Shared {
-    /// Takes the events of the feeds in until it is stopped, and sends hints of what they change.
+    /// Takes in the feeds' events until it is stopped, and sends hints of changes.
     fn follow(&self, feeds: &Feeds, stopped: &Stopped, hints: &Hints) {
         let (mirror, mut before) = (feeds.mirror(), None);
         while !stopped.get() {
@@ -187,13 +189,13 @@ impl Shared {
                 mirror.want(revision);
             }
             drop(state);
-            // Also when time alone has changed something.
+            // Includes changes that come from time alone.
             if is_changed || before.as_ref() != Some(&after) {
                 hints.request_pass();
             }
             before = Some(after);
             if is_ended {
-                // No event comes any more; the policy goes on.
+                // No more events come, but the limits by time still apply.
                 thread::sleep(wait);
             }
         }

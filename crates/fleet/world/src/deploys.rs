@@ -12,28 +12,28 @@ use crate::watch::Decoded;
 use crate::world::write;
 use crate::{Compare, Entry, Error, ErrorKind, Hash, Watch, WatchConfig, World};
 
-/// A deploy: a file tree. Its record has the hashes of all content and of the deploy before, so its
-/// own hash stands for all.
+/// A file tree. Its record has the hashes of all content and of the deploy before, so the record's
+/// own hash stands for everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Deploy {
-    /// Its number, from 1 on.
+    /// The number, from 1 on.
     pub number: u64,
-    /// The hash of its record.
+    /// The hash of the deploy's record.
     pub hash: Hash,
-    /// The hash of the deploy before; none for the first.
+    /// The hash of the deploy before. `None` for the first one.
     pub parent: Option<Hash>,
-    /// The files, by path.
+    /// The files, by path within the tree.
     pub files: BTreeMap<String, DeployedFile>,
 }
 
-/// A file of a [`Deploy`].
+/// A file of a [`Deploy`]: its size and its chunks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeployedFile {
-    /// Its length in bytes.
+    /// The length in bytes, at most 256 MiB.
     pub size: u64,
-    /// The hashes of its chunks, in order.
+    /// The hashes of the file's chunks, in order.
     pub chunks: Vec<Hash>,
 }
 
@@ -45,14 +45,14 @@ struct Record {
     files: BTreeMap<String, DeployedFile>,
 }
 
-/// The longest file: it is read into memory.
+/// The longest file, in bytes. A file is read into memory.
 const LONGEST: u64 = 256 << 20;
 
 /// The scheme of a deploy's URI.
 const SCHEME: &str = "world:deploy/";
 
 impl Deploy {
-    /// Returns the URI of the deploy, or of a file in it: with number, hash and path.
+    /// Returns the URI of the deploy, or of a file in it. It has the number, the hash and the path.
     pub fn uri(&self, path: &str) -> String {
         format!("{SCHEME}{}/{}/{path}", self.number, self.hash)
     }
@@ -73,13 +73,12 @@ impl Deploy {
 }
 
 impl World {
-    /// Returns all deploys, the first one first; each has been checked to be on top of the one
-    /// before.
+    /// Returns all deploys, the first one first. Checks that each is on top of the one before.
     ///
     /// # Errors
     ///
-    /// [`Malformed`](ErrorKind::Malformed) if one is missing, or is not what it was; those of the
-    /// store.
+    /// [`Malformed`](ErrorKind::Malformed) if a deploy is missing or was changed, and the store's
+    /// errors.
     pub fn deploys(&self) -> Result<Vec<Deploy>, Error> {
         let (_, entries) = self.store.read(&self.keys.cluster("deploys"), None)?;
         let mut deploys: Vec<Deploy> = Vec::new();
@@ -97,15 +96,15 @@ impl World {
         Ok(deploys)
     }
 
-    /// Adds a deploy on top of `parent`, which is the hash of the newest one; none if there is
-    /// none. Only an operator may.
+    /// Adds a deploy on top of `parent`, the hash of the newest one. `None` if there is none yet.
+    /// Only an operator may.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](ErrorKind::Conflict) if another one is the newest, or unused content was
-    /// [removed](Self::remove_unused_chunks) meanwhile: look at the newest, and try again;
-    /// [`Invalid`](ErrorKind::Invalid) if there are more files than a record holds, or one has more
-    /// than 256 MiB; those of the store.
+    /// [`Conflict`](ErrorKind::Conflict) if another deploy is the newest, or if unused content was
+    /// [removed](Self::remove_unused_chunks) meanwhile: look at the newest deploy, and try again.
+    /// [`Invalid`](ErrorKind::Invalid) if there are more files than a record holds, or if a file
+    /// has more than 256 MiB. Also the store's errors.
     pub fn add_deploy(
         &self,
         parent: Option<Hash>,
@@ -134,7 +133,7 @@ impl World {
         let key = self.deploy_key(number);
         let mut compares = vec![removed, Compare::Absent(key.clone())];
         if number > 1 {
-            // The newest one is there still: a deleted one is not built upon.
+            // The newest deploy must still exist, because nothing is added on top of a deleted one.
             let newest =
                 self.entry(&self.deploy_key(number - 1))?.ok_or_else(|| conflict(number))?;
             compares.push(Compare::Modified(newest.key, newest.modified));
@@ -152,7 +151,7 @@ impl World {
                 });
             }
             Err(error) if error.kind() == ErrorKind::Indeterminate => {
-                // The record has all that was asked for.
+                // The record has everything that was requested.
                 if self.entry(&key)?.is_none_or(|it| it.value != value) {
                     return Err(error);
                 }
@@ -162,13 +161,13 @@ impl World {
         Ok(Deploy { number, hash: Hash::of(&value), parent, files: record.files })
     }
 
-    /// Reads a file of a deploy, and checks it by its hashes.
+    /// Reads a file of a deploy into memory, and checks it against its hashes.
     ///
     /// # Errors
     ///
     /// [`Invalid`](ErrorKind::Invalid) if there is no such file,
-    /// [`Malformed`](ErrorKind::Malformed) if its content is not what was deployed; those of the
-    /// store.
+    /// [`Malformed`](ErrorKind::Malformed) if its content differs from the deployed one, and the
+    /// store's errors.
     pub fn read_file(&self, deploy: &Deploy, path: &str) -> Result<Vec<u8>, Error> {
         let number = deploy.number;
         let file = deploy.files.get(path).ok_or_else(|| {
@@ -194,11 +193,12 @@ impl World {
         Ok(content)
     }
 
-    /// Reads the file that a URI names, which [`Deploy::uri`] made.
+    /// Reads the file that a URI names. [`Deploy::uri`] makes such URIs.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](ErrorKind::Invalid) if it is no such URI; as [`read_file`](Self::read_file).
+    /// [`Invalid`](ErrorKind::Invalid) if it is not such a URI, and the errors of
+    /// [`read_file`](Self::read_file).
     pub fn read_uri(&self, uri: &str) -> Result<Vec<u8>, Error> {
         let (number, hash, path) = parse_uri(uri).ok_or_else(|| {
             let message = format!("{uri}: is not {SCHEME}<number>/<hash>/<path>");
@@ -217,7 +217,7 @@ impl World {
     ///
     /// # Errors
     ///
-    /// When the operating system refuses a thread. All else is an event.
+    /// Fails if the operating system refuses a thread. Any other error is an event.
     pub fn watch_deploys(&self, config: WatchConfig) -> Result<Watch<u64, Deploy>, Error> {
         let world = self.clone();
         Watch::new(self, [self.keys.cluster("deploys")], config, move |key, entry| {
@@ -228,7 +228,8 @@ impl World {
         })
     }
 
-    /// The numbers have a fixed width, so that the keys are in their order.
+    /// Returns a deploy's key. The number has a fixed width, so that the keys are in numerical
+    /// order.
     fn deploy_key(&self, number: u64) -> Vec<u8> {
         let deploys = self.keys.cluster("deploys");
         [deploys, format!("{number:020}").into_bytes()].concat()

@@ -16,12 +16,12 @@ use connection::Connection;
 use durable::Durable;
 use mvcc::Mvcc;
 
-/// The embedded store, for one process: in memory, or in a file that only one process opens.
+/// The embedded store, for one process. It is in memory, or in a file that only one process opens.
 ///
-/// It keeps the last 10,000 revisions, so that watches can resume; a file keeps the newest alone,
-/// and a watch that resumes after the file was opened anew begins with a new snapshot, unless it
-/// had seen all. Leases go on while the file is closed, by the wall clock; after a crash one lasts up
-/// to half of its time longer. Clones are handles of the same store.
+/// It keeps the last 10,000 revisions, so that watches can resume. A file keeps only the newest. So
+/// if a watch resumes after the file was opened again, it begins with a new snapshot, unless it had
+/// seen everything. Leases go on while the file is closed, by the wall clock. After a crash, a
+/// lease lasts up to half of its time longer. Clones are handles of the same store.
 #[derive(Clone)]
 pub struct Embedded(Arc<Shared>);
 
@@ -35,19 +35,19 @@ struct State {
     mvcc: Mvcc,
     durable: Option<Durable>,
     clock: Clock,
-    /// When the renewals of leases were written to the file last.
+    /// The time when each lease's renewal was last written to the file.
     renewals: BTreeMap<LeaseId, Duration>,
-    /// A failed write of the file: what it holds is unknown from then on.
+    /// The error of a failed write to the file, whose content is unknown from then on.
     broken: Option<Error>,
 }
 
-/// The time by which leases end.
+/// The clock by which leases end.
 enum Clock {
     Monotonic(Instant),
     Manual(Duration),
 }
 
-/// The sizes of one transaction, those of etcd's defaults.
+/// The limits of one transaction, which are those of etcd's defaults.
 const LIMITS: Limits = Limits { count: 128, bytes: 1 << 20 };
 
 impl Embedded {
@@ -56,26 +56,27 @@ impl Embedded {
         Embedded::new(Mvcc::default(), None, Clock::Monotonic(Instant::now()))
     }
 
-    /// Makes an empty store in memory whose leases end by [`advance`](Self::advance) alone: for
-    /// tests and simulations.
+    /// Makes an empty store in memory whose leases end only by [`advance`](Self::advance). It is
+    /// for tests and simulations.
     pub fn with_manual_clock() -> Embedded {
         Embedded::new(Mvcc::default(), None, Clock::Manual(Duration::ZERO))
     }
 
-    /// Opens the store in a file, and creates the file, readable by its owner alone, if it does not
-    /// exist. A commit that was acknowledged survives a crash of the machine.
+    /// Opens the store in a file. If the file does not exist, creates it, readable by its owner
+    /// alone. An acknowledged commit survives a crash of the machine.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, is open in another process, or is no such store; when a user
-    /// other than root and our own can read it, or change what is in its folder.
+    /// Fails if the file cannot be read, is open in another process, or is not such a store. Fails
+    /// if a user other than root and our own can read it, or change its folder's content.
     pub fn open(path: impl AsRef<Path>) -> Result<Embedded, Error> {
         let (durable, mvcc) = Durable::open(path.as_ref())?;
         let clock = Clock::Monotonic(Instant::now());
         Ok(Embedded::new(mvcc, Some(durable), clock))
     }
 
-    /// The same on a storage of the caller, with a clock that [`advance`](Self::advance) moves.
+    /// Opens the store like [`open`](Self::open), on the caller's storage, with a clock that
+    /// [`advance`](Self::advance) moves.
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     pub fn open_on(backend: impl redb::StorageBackend) -> Result<Embedded, Error> {
@@ -89,13 +90,12 @@ impl Embedded {
         Embedded(Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() }))
     }
 
-    /// Returns a connection that may read and write everything: an operator's.
+    /// Returns an operator's connection, which may read and write everything.
     pub fn connect(&self) -> Arc<dyn Store> {
         self.connection(None)
     }
 
-    /// Returns a connection that may do what `access` grants, such as that of a host:
-    /// [`Access::of_host`].
+    /// Returns a connection with the rights in `access`, such as a host's: [`Access::of_host`].
     pub fn connect_with(&self, access: Access) -> Arc<dyn Store> {
         self.connection(Some(access))
     }
@@ -105,14 +105,14 @@ impl Embedded {
         Arc::new(Connection { shared, access })
     }
 
-    /// Forgets what was before a revision: older ones cannot be read or watched any more. A
-    /// revision that is newer than the newest stands for that.
+    /// Forgets the state before a revision, which can then no longer be read or watched. A revision
+    /// later than the newest one counts as the newest.
     pub fn compact(&self, before: Revision) {
         self.0.lock().mvcc.compact(before);
     }
 
-    /// Moves the clock of a store that was made [with a manual one](Self::with_manual_clock).
-    /// Leases whose time is over end. On another store it does nothing.
+    /// Moves the clock of a store that was made [with a manual one](Self::with_manual_clock). Ends
+    /// the leases whose time is over. Does nothing on another store.
     pub fn advance(&self, by: Duration) {
         if let Clock::Manual(now) = &mut self.0.lock().clock {
             *now += by;
@@ -136,7 +136,8 @@ impl State {
         }
     }
 
-    /// Ends the leases whose time is over: each in a revision of its own.
+    /// Ends the leases whose time is over, each in a revision of its own. Returns true if there
+    /// were any.
     fn end_leases(&mut self) -> Result<bool, Error> {
         let mut any = false;
         while let Some(lease) = self.mvcc.overdue(self.now()) {
@@ -171,7 +172,7 @@ impl State {
         Ok(ttl)
     }
 
-    /// Writes to the file first: what is read has survived.
+    /// Writes to the file first, so that readers see only lasting state.
     fn install(&mut self, batch: mvcc::Batch) -> Result<(), Error> {
         if let Some(error) = &self.broken {
             return Err(error.clone());
@@ -191,12 +192,12 @@ impl State {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic under the lock leaves the state as it was, or as it should be: `install` does not
-        // fail half-way.
+        // A panic under the lock leaves the state either unchanged or complete, because `install`
+        // does not fail half-way.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state as of now.
+    /// Returns the current state, after the end of overdue leases.
     fn current(&self) -> Result<MutexGuard<'_, State>, Error> {
         let mut state = self.lock();
         if state.end_leases()? {

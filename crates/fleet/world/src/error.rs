@@ -1,10 +1,10 @@
-//! The error of the crate.
+//! The error type of the crate.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// An error of the world or of its store.
+/// An error of the world or of its store: a kind for the caller, and a message for people.
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -12,59 +12,58 @@ pub struct Error {
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// The kinds of [`Error`].
+/// The kinds of [`Error`], by the caller's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The store cannot be reached, or has no leader: nothing was done.
+    /// The store cannot be reached, or has no leader. Nothing was done.
     Unavailable,
-    /// The time for the answer is over, or the connection broke after the request was sent. A
-    /// write may have taken effect, or may yet.
+    /// The call timed out, or the connection broke after the request was sent. A write may have
+    /// taken effect, or may still do so.
     Indeterminate,
-    /// The revision that was asked for is compacted: read anew.
+    /// The requested revision is compacted. Read again.
     Compacted,
-    /// Another writer was first: read anew, and try again.
+    /// Another writer was first. Read again, and retry.
     Conflict,
-    /// The lease has ended.
+    /// The lease has ended, and its keys are deleted.
     LeaseEnded,
-    /// The store's access control refuses it.
+    /// The store's access control refuses the request.
     Denied,
-    /// The store has no room (etcd's NOSPACE alarm): it is read, and not written.
+    /// The store has no space (etcd's NOSPACE alarm). It can be read, but not written.
     NoSpace,
-    /// An argument, or the size of a request, is not allowed.
+    /// An argument or the size of a request is not allowed.
     Invalid,
-    /// The store sent more than is held of it
-    /// ([`Limits`](crate::Limits)): none of it is taken.
+    /// The store sent more than the [`Limits`](crate::Limits) allow. All of it is discarded.
     TooLarge,
-    /// A value in the store is not what its key says.
+    /// A value in the store does not have the form that its key requires.
     Malformed,
-    /// It is another store than before: revisions and leases of the one do not count in the other.
-    /// End, and begin anew.
+    /// The store is not the same one as before, so revisions and leases are meaningless. End, and
+    /// begin again.
     Replaced,
     /// The store failed in another way.
     Store,
 }
 
 impl Error {
-    /// Makes an error.
+    /// Makes an error without a cause.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         Error { kind, message: message.into(), source: None }
     }
 
-    /// Adds the cause.
+    /// Adds the cause, which `source` returns.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         self.source = Some(Arc::from(source.into()));
         self
     }
 
-    /// Returns the kind of the error.
+    /// Returns the kind, which decides the caller's next step.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// True if the same call may succeed later. After
-    /// [`Indeterminate`](ErrorKind::Indeterminate), look first whether it has taken effect.
+    /// Returns true if the same call may succeed later. After
+    /// [`Indeterminate`](ErrorKind::Indeterminate), first check if it has taken effect.
     pub fn is_retryable(&self) -> bool {
         match self.kind {
             ErrorKind::Unavailable

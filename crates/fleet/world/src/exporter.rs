@@ -1,4 +1,4 @@
-//! [`Exporter`]: the exports of a host as a source, with declared ones as the desired state.
+//! [`Exporter`]: a host's exports as a source, with the declared exports as the desired state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,32 +17,32 @@ use crate::{
     SessionEvent, SessionStatus, World,
 };
 
-/// What is called with what happens to the session, and how the session stands then.
+/// A callback that takes the session's events, with its status after the event.
 type OnEvent = Arc<dyn Fn(SessionEvent, SessionStatus) + Send + Sync>;
 
 /// The source of a host's exports.
 ///
-/// A pass compares the declared exports with the host's own in the store, writes what differs, and
-/// deletes what is declared no more: that is all of the host's that goes with a lease, and what
-/// persists if the ledger says that an earlier pass wrote it. Then it marks the host as complete.
-/// It changes nothing of another host.
+/// A pass compares the declared exports with the host's own in the store. It writes the
+/// differences, and deletes exports that are no longer declared. These are all exports with a lease
+/// of the host, and persistent ones that an earlier pass wrote, by the ledger. Then it marks the
+/// host as complete. It changes no other host's exports.
 ///
-/// The first pass that has something to export begins the session, and a [`Keeper`] renews it until
-/// the source is dropped. Until then a host without exports is no member. A pass fails while the
-/// store is not reached, or another owner has the host: have it tried again. What happens to the
-/// session hints a pass, so that the last report stays true.
+/// The first pass with something to export begins the session, and a [`Keeper`] renews it until the
+/// source is dropped. Before that, the host is not a member. A pass fails while the store is
+/// unreachable, or while another owner has the host. Retry it later. Each session event requests a
+/// pass, so that the last report stays true.
 pub struct Exporter {
     world: World,
     owner: String,
     ttl: Duration,
     on_event: OnEvent,
     hints: LateHints,
-    /// The session, with its keeper unless the caller keeps it alive.
+    /// The session, and its keeper unless the caller keeps it alive.
     begun: Option<(Session, Option<Keeper>)>,
     statuses: BTreeMap<ResourceKey, Arc<Status>>,
 }
 
-/// An export as it is compared.
+/// The parts of an export that are compared.
 struct Item<'a> {
     key: ResourceKey,
     data: &'a [u8],
@@ -52,7 +52,7 @@ struct Item<'a> {
 type Own = BTreeMap<ResourceKey, Arc<Entry>>;
 
 impl Exporter {
-    /// Makes the source; `owner` and `ttl` are those of [`Session::begin`].
+    /// Makes the source. `owner` and `ttl` are those of [`Session::begin`].
     pub fn new(world: World, owner: impl Into<String>, ttl: Duration) -> Exporter {
         Exporter {
             world,
@@ -65,13 +65,13 @@ impl Exporter {
         }
     }
 
-    /// Makes the source of the exports of a session, which the caller keeps alive.
+    /// Makes the source of the exports of a session that the caller keeps alive.
     pub fn of_session(session: Session) -> Exporter {
         let exporter = Exporter::new(session.world().clone(), "", session.ttl());
         Exporter { begun: Some((session, None)), ..exporter }
     }
 
-    /// Sets what is called with what happens to the session, on the thread that renews it.
+    /// Sets the callback for the session's events. It runs on the thread that renews the session.
     #[must_use]
     pub fn on_event(
         self,
@@ -80,12 +80,12 @@ impl Exporter {
         Exporter { on_event: Arc::new(call), ..self }
     }
 
-    /// Returns the session, once it has begun.
+    /// Returns the session. `None` before it has begun.
     pub fn session(&self) -> Option<&Session> {
         self.begun.as_ref().map(|(session, _)| session)
     }
 
-    /// Returns the session, which begins if it has not.
+    /// Returns the session, and begins it if necessary.
     fn begin(&mut self) -> Result<Session, Error> {
         if let Some(session) = self.session() {
             return Ok(session.clone());
@@ -108,14 +108,14 @@ impl Exporter {
         OpKey(Hash::of(&self.encoded(key)).number())
     }
 
-    /// Leaves out what no pass is about: what persists, and is not of the ledger.
+    /// Leaves out persistent exports that are not in the ledger: no pass is about them.
     fn retain_observed(&self, own: &mut Own, ledger: &dyn Ledger) -> Result<(), Error> {
         let owned = ledger.owned().map_err(ledger_failed)?;
         own.retain(|key, it| it.lease.is_some() || owned.contains_key(&self.encoded(key)));
         Ok(())
     }
 
-    /// The ops that are needed, by the key of what they are on.
+    /// Returns the necessary ops, by their exports' keys.
     fn plan(
         &self,
         desired: &[Export],
@@ -154,7 +154,8 @@ impl Exporter {
         Ok(ops.map(|(it, action)| (it.key.clone(), action)).collect())
     }
 
-    /// Closes what a pass left open that did not come to its end, and drops what is gone.
+    /// Resolves the open intents of a pass that was interrupted, and drops the records of missing
+    /// exports.
     fn recover(&self, ledger: &mut dyn Ledger, own: &Own) -> Result<(), Error> {
         let by_key: BTreeMap<Vec<u8>, &Arc<Entry>> =
             own.iter().map(|(key, it)| (self.encoded(key), it)).collect();
@@ -173,14 +174,15 @@ impl Exporter {
         ledger.commit_outcomes(claims).map_err(ledger_failed)
     }
 
-    /// Reads back what a pass tried, whose session had this lease: few exports by themselves.
+    /// Reads back the exports that a pass tried. If they are few, reads each by itself.
+    /// `is_same_lease` is true if the session's lease is still that of the pass.
     fn read_back(
         &self,
         own: &mut Own,
         tried: &BTreeSet<ResourceKey>,
         is_same_lease: bool,
     ) -> Result<(), Error> {
-        // Under another lease all were written again.
+        // Under another lease, all exports were written again.
         if !is_same_lease || !is_few(tried.len(), own.len()) {
             *own = self.world.exports()?;
             return Ok(());
@@ -212,7 +214,7 @@ impl Exporter {
             let is_pending = matches!(op.outcome, Outcome::Pending(()));
             let status = Status::new("export", op.key.to_string(), condition);
             let status = match known {
-                // An op that is put off still has the status of its failure.
+                // A postponed op still has the status of its failure.
                 Some(known) if is_pending || *known == status => known,
                 _ => {
                     let status = Arc::new(status);
@@ -226,7 +228,7 @@ impl Exporter {
         report.statuses.extend(cleared);
     }
 
-    /// The report of a pass that begins no session: nothing of the host is exported.
+    /// Returns the report of a pass that begins no session. The host exports nothing.
     fn report_without_session(&self, desired: &[Export]) -> ExportReport {
         let ops = desired.iter().map(|it| {
             let key = it.key(self.world.host());
@@ -250,7 +252,7 @@ impl Source for Exporter {
     type Observed = BTreeMap<ResourceKey, Arc<Entry>>;
     type Error = Error;
 
-    /// Each pass observes everything once, and reads back what it has written.
+    /// Observes everything once, and reads back the written exports.
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<ExportReport, Error> {
         let PassInput { desired, ledger, limits, .. } = input;
         // A pass that may write nothing does not make the host a member either.
@@ -332,30 +334,30 @@ impl fmt::Debug for Exporter {
     }
 }
 
-/// The report of a pass of an [`Exporter`].
+/// The report of a pass of an [`Exporter`]: its ops, and the session's status.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct ExportReport {
-    /// The ops, each with its outcome.
+    /// The ops of this pass, each with its outcome.
     pub ops: Vec<ExportOp>,
-    /// How many transactions were written.
+    /// The number of transactions that were written.
     pub transactions: usize,
-    /// How the session stands after it.
+    /// The session's status after the pass.
     pub session: SessionStatus,
     is_converged: bool,
     is_truncated: bool,
     statuses: Vec<(OpKey, Option<Arc<Status>>)>,
 }
 
-/// An op on an export.
+/// An op on an export of this host.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ExportOp {
-    /// The export.
+    /// The key of the export.
     pub key: ResourceKey,
-    /// What is to be done: to create it, to change it, or to delete it.
+    /// The action: create, change or delete.
     pub action: Verdict,
-    /// What became of it.
+    /// The op's result: applied, failed, declined or pending.
     pub outcome: Outcome<Error>,
     op_key: OpKey,
 }
@@ -394,7 +396,7 @@ fn class(error: &Error) -> ErrorClass {
     }
 }
 
-/// What the ledger shall say of an export with this data; none, there is none.
+/// Returns the ledger's record of an export with this data. `None` if there is no export.
 fn claim(data: Option<&Vec<u8>>) -> Claim {
     data.map_or(Claim::NotOurs, |data| Claim::Ours(data.clone()))
 }

@@ -17,14 +17,14 @@ pub use error::GrantsError;
 pub use follower::GrantsFollower;
 pub use signed::grants_public_key;
 
-/// The prefixes that each host may export, for a time.
+/// The prefixes that each host may export, with a time of validity.
 ///
-/// The list has a serial number. A reader that has seen a list refuses those with a lower number,
-/// so that an old list cannot be put back.
+/// The list has a serial number. After a reader has seen a list, it refuses lists with lower
+/// numbers, so that an old list cannot be put back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grants {
     serial: u64,
-    /// In seconds since 1970.
+    /// The begin of validity, in seconds since 1970.
     begins: u64,
     ends: u64,
     prefixes: BTreeMap<String, BTreeSet<Prefix>>,
@@ -33,7 +33,7 @@ pub struct Grants {
 /// The last second of the year 9999.
 const LAST: u64 = 253_402_300_799;
 
-/// The list as JSON. An operator's file has no times: they come with the signature.
+/// The list as JSON. An operator's file has no times, which are added with the signature.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record {
@@ -56,10 +56,10 @@ impl Grants {
     /// The longest list, in bytes.
     pub const MAX_BYTES: usize = 1 << 20;
 
-    /// The longest time that a list is valid for: ten years.
+    /// The longest time of validity: ten years.
     pub const MAX_LIFETIME: Duration = Duration::from_secs(3_653 * 86_400);
 
-    /// Makes a list without grants. It is valid from `begins` on, for `lifetime`; both count in
+    /// Makes a list without grants. It is valid from `begins` on, for `lifetime`. Both count in
     /// whole seconds.
     ///
     /// # Errors
@@ -85,12 +85,12 @@ impl Grants {
         self
     }
 
-    /// Reads the file that an operator writes: a JSON object of `serial` and `grants`, which has an
-    /// object of `host` and `prefixes` for each host.
+    /// Reads an operator's file: a JSON object of `serial` and `grants`, which has an object of
+    /// `host` and `prefixes` for each host.
     ///
     /// # Errors
     ///
-    /// [`Malformed`](GrantsError::Malformed), and those of [`new`](Self::new).
+    /// [`Malformed`](GrantsError::Malformed), and the errors of [`new`](Self::new).
     pub fn read_list(
         text: &[u8],
         begins: SystemTime,
@@ -108,7 +108,7 @@ impl Grants {
         Ok(Grants { prefixes, ..grants })
     }
 
-    /// Reads what was signed.
+    /// Reads the signed text.
     fn parse(text: &[u8]) -> Result<Grants, GrantsError> {
         let record = Record::read(text)?;
         let (Some(begins), Some(ends)) = (record.begins, record.ends) else {
@@ -117,7 +117,7 @@ impl Grants {
         Grants { serial: record.serial, begins, ends, prefixes: record.prefixes()? }.checked()
     }
 
-    /// Returns the text that is signed.
+    /// Returns the text to sign.
     fn to_text(&self) -> Result<String, GrantsError> {
         let grants = self.prefixes.iter().map(|(host, prefixes)| Entry {
             host: host.clone(),
@@ -152,37 +152,38 @@ impl Grants {
         Ok(self)
     }
 
-    /// Returns the serial number.
+    /// Returns the serial number, at least 1.
     pub fn serial(&self) -> u64 {
         self.serial
     }
 
-    /// Returns when it begins to be valid.
+    /// Returns the first second of validity.
     pub fn begins(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_secs(self.begins)
     }
 
-    /// Returns when it is no longer valid.
+    /// Returns the time from which the list is no longer valid.
     pub fn ends(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_secs(self.ends)
     }
 
-    /// Returns the prefixes that each host may export.
+    /// Returns the prefixes that each host may export, by the host's name.
     pub fn prefixes(&self) -> &BTreeMap<String, BTreeSet<Prefix>> {
         &self.prefixes
     }
 
-    /// True if a host may export a route to this destination: a prefix of the host covers it.
+    /// Returns true if a host may export a route to this destination, because one of its prefixes
+    /// covers it.
     pub fn allows(&self, host: &str, dst: Prefix) -> bool {
         let mut granted = self.prefixes.get(host).into_iter().flatten();
         granted.any(|granted| granted.covers(dst))
     }
 
-    /// Checks that it is valid at a time.
+    /// Checks that the list is valid at a time.
     ///
     /// # Errors
     ///
-    /// [`Early`](GrantsError::Early), [`Expired`](GrantsError::Expired).
+    /// [`Early`](GrantsError::Early) or [`Expired`](GrantsError::Expired).
     pub fn check_time(&self, now: SystemTime) -> Result<(), GrantsError> {
         let (serial, now) = (self.serial, seconds(now));
         if now < self.begins {
@@ -206,7 +207,7 @@ impl Record {
     fn prefixes(&self) -> Result<BTreeMap<String, BTreeSet<Prefix>>, GrantsError> {
         let mut all = BTreeMap::<String, BTreeSet<Prefix>>::new();
         for Entry { host, prefixes } in &self.grants {
-            // Without a wildcard: each host is named.
+            // There are no wildcards: each host is named.
             if host.is_empty() || ["any", "*"].contains(&&**host) {
                 let message = format!("{host:?} is no name of a host: name each host");
                 return Err(malformed(message));

@@ -1,4 +1,4 @@
-//! SHA-256, as deploys name content by it, and hexadecimal digits.
+//! SHA-256 hashes, by which deploys name content, and hexadecimal digits.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,18 +8,18 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{Error, ErrorKind};
 
-/// A SHA-256. In text and in serde it is 64 digits.
+/// A SHA-256 hash. In text and in serde it is 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Hash([u8; 32]);
 
 impl Hash {
-    /// Returns the hash of data.
+    /// Computes the SHA-256 of the data.
     pub fn of(data: &[u8]) -> Hash {
         Hash(Sha256::digest(data).into())
     }
 
-    /// Returns its first 8 bytes as a number.
+    /// Returns the hash's first 8 bytes as a number.
     pub(crate) fn number(self) -> u64 {
         self.0.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
     }
@@ -63,7 +63,7 @@ impl FromStr for Hash {
     }
 }
 
-/// Returns the value of a hexadecimal digit; `ten` is the digit of ten, and says the case.
+/// Returns the value of a hexadecimal digit. `ten` is the digit for ten, and sets the case.
 pub(crate) fn digit(byte: u8, ten: u8) -> Option<u8> {
     match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -71,12 +71,12 @@ pub(crate) fn digit(byte: u8, ten: u8) -> Option<u8> {
     }
 }
 
-/// Writes bytes as hexadecimal digits of lower case.
+/// Writes bytes as lower-case hexadecimal digits.
 pub(crate) fn write_hex(bytes: &[u8], to: &mut impl fmt::Write) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(to, "{byte:02x}"))
 }
 
-/// Reads hexadecimal digits of lower case, so that bytes have one text.
+/// Reads lower-case hexadecimal digits only, so that bytes have one text.
 pub(crate) fn read_hex(digits: &[u8]) -> Option<Vec<u8>> {
     let pairs = digits.chunks(2);
     pairs.map(|pair| Some(digit(pair[0], b'a')? << 4 | digit(*pair.get(1)?, b'a')?)).collect()

@@ -1,4 +1,4 @@
-//! The keys of the world in its store. Readers and writers of a key follow from its prefix, so that
+//! The keys of the world in its store. A key's prefix decides who may read and write it, so that
 //! access control by ranges, such as etcd's roles, confines a host:
 //!
 //! | keys, below the prefix | read by | written by |
@@ -9,9 +9,9 @@
 //! | `shared/strings/<namespace>`, `leaders/<scheduler>`, `choices/<scheduler>` | all | all |
 //! | `cluster/deploys/<number>`, `chunks/<hash>`, `removal`, `size`, `grants` | all | an operator |
 //!
-//! Each part is encoded: letters, digits, `.`, `_`, `:` and `-` stand for themselves, each other
-//! byte is `%` and two digits, and an empty part is `%`. So no part holds a slash, each byte
-//! round-trips, and a prefix that ends with a slash holds whole parts.
+//! Each part is encoded. Letters, digits, `.`, `_`, `:` and `-` stand for themselves, every other
+//! byte is `%` and two digits, and an empty part is `%`. So no part has a slash, every byte can be
+//! decoded, and a prefix that ends with a slash holds whole parts.
 
 use crate::hash::digit;
 use crate::{Error, ErrorKind, Hosts, ResourceKey};
@@ -32,7 +32,7 @@ impl Keys {
         Err(Error::new(ErrorKind::Invalid, message))
     }
 
-    /// A key of fixed words, and of parts that are encoded.
+    /// Makes a key of fixed words, and of parts that are encoded.
     fn join(&self, parts: &[Part<'_>]) -> Vec<u8> {
         let mut key = self.prefix.clone().into_bytes();
         for part in parts {
@@ -45,7 +45,7 @@ impl Keys {
         key
     }
 
-    /// The prefix of all keys behind these parts.
+    /// Returns the prefix of all keys after these parts.
     fn below(&self, parts: &[Part<'_>]) -> Vec<u8> {
         let mut key = self.join(parts);
         key.push(b'/');
@@ -108,22 +108,22 @@ impl Keys {
         self.below(&[Part::Word("hosts")])
     }
 
-    /// A key of a host: `session`, `generation`.
+    /// Returns a key of a host: `session`, `generation`.
     pub(crate) fn of_host(&self, host: &str, word: &'static str) -> Vec<u8> {
         self.join(&[Part::Word("hosts"), name(host), Part::Word(word)])
     }
 
-    /// The prefix of the named keys of a host.
+    /// Returns the prefix of a host's named keys.
     pub(crate) fn below_host(&self, host: &str, word: &'static str) -> Vec<u8> {
         self.below(&[Part::Word("hosts"), name(host), Part::Word(word)])
     }
 
-    /// A named key of a host: of its `strings`, its `offers`.
+    /// Returns a named key of a host, such as in its `strings` or `offers`.
     pub(crate) fn named_of_host(&self, host: &str, word: &'static str, it: &str) -> Vec<u8> {
         self.join(&[Part::Word("hosts"), name(host), Part::Word(word), name(it)])
     }
 
-    /// The host, the word, and the name of a key of a host, if it has one.
+    /// Returns the host, the word, and the name of a host's key, if it has a name.
     pub(crate) fn parse_host(&self, key: &[u8]) -> Result<(String, String, Option<String>), Error> {
         self.host_key(key).ok_or_else(|| malformed(key, "a host's"))
     }
@@ -138,17 +138,17 @@ impl Keys {
         }
     }
 
-    /// A key that all hosts write: of the `strings`, `leaders`, `choices`.
+    /// Returns a key that all hosts write: in `strings`, `leaders` or `choices`.
     pub(crate) fn shared(&self, word: &'static str, it: &str) -> Vec<u8> {
         self.join(&[Part::Word("shared"), Part::Word(word), name(it)])
     }
 
-    /// The prefix of the deploys, or of their chunks.
+    /// Returns the prefix of the deploys, or of their chunks.
     pub(crate) fn cluster(&self, word: &'static str) -> Vec<u8> {
         self.below(&[Part::Word("cluster"), Part::Word(word)])
     }
 
-    /// The key that each removal of unused chunks writes before it begins.
+    /// Returns the key that each removal of unused chunks writes before it begins.
     pub(crate) fn removal(&self) -> Vec<u8> {
         self.join(&[Part::Word("cluster"), Part::Word("removal")])
     }
@@ -157,13 +157,13 @@ impl Keys {
         self.join(&[Part::Word("cluster"), Part::Word("size")])
     }
 
-    /// The key of the signed list of grants.
+    /// Returns the key of the signed list of grants.
     #[cfg(feature = "grants")]
     pub(crate) fn grants(&self) -> Vec<u8> {
         self.join(&[Part::Word("cluster"), Part::Word("grants")])
     }
 
-    /// The encoded parts behind the prefix and a word.
+    /// Returns the encoded parts after the prefix and a word.
     fn parts<'a>(&self, key: &'a [u8], word: &str) -> Option<Vec<&'a [u8]>> {
         key.strip_prefix(self.prefix.as_bytes())?
             .strip_prefix(b"/")?
@@ -194,8 +194,8 @@ pub(crate) fn malformed(key: &[u8], what: &str) -> Error {
     Error::new(ErrorKind::Malformed, message)
 }
 
-/// What a connection may read and write: keys by their prefixes. The embedded store enforces it as
-/// it stands here, etcd by roles with the same ranges.
+/// A connection's rights to read and write, by prefixes of keys. The embedded store enforces them
+/// directly, etcd by roles with the same ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// The prefixes of keys that may be read.
@@ -205,12 +205,12 @@ pub struct Access {
 }
 
 impl Access {
-    /// What a host may do: read what is for it and for any, and what all may read; write what is
-    /// its own, exports for any among it, and for the hosts that are granted as `recipients`.
+    /// Returns a host's rights. It may read keys for itself, for any host and for all. It may write
+    /// its own keys, and exports to any host and to the granted `recipients`.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) for an empty prefix, or one that is too long.
+    /// [`Invalid`](crate::ErrorKind::Invalid) if the prefix is empty or too long.
     pub fn of_host(prefix: &str, host: &str, recipients: &[String]) -> Result<Access, Error> {
         let keys = Keys::new(prefix)?;
         let shared = keys.below(&[Part::Word("shared")]);
@@ -235,11 +235,12 @@ impl Access {
         Ok(access)
     }
 
-    /// What an operator may do: read all, and write deploys, the ideal size and the grants.
+    /// Returns an operator's rights: read everything, and write deploys, the ideal size and the
+    /// grants.
     ///
     /// # Errors
     ///
-    /// As [`of_host`](Self::of_host).
+    /// The errors of [`of_host`](Self::of_host).
     pub fn of_operator(prefix: &str) -> Result<Access, Error> {
         let keys = Keys::new(prefix)?;
         Ok(Access {
@@ -248,18 +249,18 @@ impl Access {
         })
     }
 
-    /// True if all keys that begin with `prefix` may be read.
+    /// Returns true if all keys that begin with `prefix` may be read.
     pub fn can_read(&self, prefix: &[u8]) -> bool {
         self.read.iter().any(|granted| prefix.starts_with(granted))
     }
 
-    /// True if a key may be written.
+    /// Returns true if `key` may be written.
     pub fn can_write(&self, key: &[u8]) -> bool {
         self.write.iter().any(|granted| key.starts_with(granted))
     }
 }
 
-/// The longest part of a key, in bytes as it is encoded.
+/// The longest part of a key, in encoded bytes.
 const LONGEST_PART: usize = 1024;
 
 fn is_plain(byte: u8) -> bool {
@@ -281,7 +282,7 @@ fn encode(part: &[u8], key: &mut Vec<u8>) {
     }
 }
 
-/// Decodes what [`encode`] writes, and nothing else: a name has one key.
+/// Decodes the output of [`encode`], and nothing else, so that a name has one key.
 fn decode(part: &[u8]) -> Option<Vec<u8>> {
     if part == b"%" {
         return Some(Vec::new());

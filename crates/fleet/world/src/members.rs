@@ -1,4 +1,4 @@
-//! Members: the hosts that are alive, and how many there should be.
+//! Members: the hosts that are alive, and their ideal number.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use crate::watch::Decoded;
 use crate::{Entry, Error, ErrorKind, Watch, WatchConfig, World};
 
 impl World {
-    /// Returns the hosts that have a session, each with the owner of that.
+    /// Returns the hosts that have a session, each with the session's owner.
     pub fn members(&self) -> Result<BTreeMap<String, String>, Error> {
         let (_, entries) = self.store.read(&self.keys.hosts(), None)?;
         let members =
             entries.iter().filter_map(|entry| match self.member(&entry.key, Some(entry)) {
                 Decoded::Value(host, owner) => Some((host, owner)),
-                // Its value is another host's fault, and it is alive.
+                // The value is another host's fault, and that host is alive.
                 Decoded::Malformed(Some(host), _) if entry.lease.is_some() => {
                     Some((host, String::new()))
                 }
@@ -22,11 +22,11 @@ impl World {
         Ok(members.collect())
     }
 
-    /// Watches the hosts that have a session.
+    /// Watches the hosts that have a session. The value is the session's owner.
     ///
     /// # Errors
     ///
-    /// When the operating system refuses a thread. All else is an event.
+    /// Fails if the operating system refuses a thread. Any other error is an event.
     pub fn watch_members(&self, config: WatchConfig) -> Result<Watch<String, String>, Error> {
         let world = self.clone();
         Watch::new(self, [self.keys.hosts()], config, move |key, entry| {
@@ -43,31 +43,31 @@ impl World {
         match entry.map(|entry| (entry.lease, Mark::parse(entry))) {
             None => Decoded::Gone(host),
             Some((Some(_), Some(mark))) => Decoded::Value(host, mark.owner),
-            // Without a lease it never ends: it is no sign of life.
+            // A session without a lease never ends, and so does not show that the host is alive.
             Some(_) => Decoded::Malformed(Some(host), crate::keys::malformed(key, "a session's")),
         }
     }
 
-    /// Returns how many hosts there should be; none if that is not set.
+    /// Returns the ideal number of hosts. `None` if it is not set.
     ///
     /// # Errors
     ///
-    /// [`Malformed`](ErrorKind::Malformed) if it is no number; those of the store.
+    /// [`Malformed`](ErrorKind::Malformed) if it is not a number, and the store's errors.
     pub fn ideal_size(&self) -> Result<Option<u64>, Error> {
         self.entry(&self.keys.size())?.as_ref().map(number).transpose()
     }
 
-    /// Sets how many hosts there should be; none deletes it. Only an operator may.
+    /// Sets the ideal number of hosts. `None` deletes it. Only an operator may.
     pub fn set_ideal_size(&self, size: Option<u64>) -> Result<bool, Error> {
         let value = size.map(|size| size.to_string().into_bytes());
         self.update(&self.keys.size(), None, |_| Ok(value.clone()))
     }
 
-    /// Watches how many hosts there should be.
+    /// Watches the ideal number of hosts.
     ///
     /// # Errors
     ///
-    /// When the operating system refuses a thread. All else is an event.
+    /// Fails if the operating system refuses a thread. Any other error is an event.
     pub fn watch_ideal_size(&self, config: WatchConfig) -> Result<Watch<(), u64>, Error> {
         let own = self.keys.size();
         Watch::new(self, [own.clone()], config, move |key, entry| {

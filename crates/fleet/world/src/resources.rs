@@ -1,4 +1,4 @@
-//! Resources: what hosts export, and collect.
+//! Resources, which hosts export and collect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,17 +10,17 @@ use crate::watch::Decoded;
 use crate::world::ATTEMPTS;
 use crate::{Entry, Error, ErrorKind, LeaseId, Revision, Watch, WatchConfig, World};
 
-/// The hosts that are meant: one, or any.
+/// One host, or any.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hosts {
-    /// Any host.
+    /// Any host, including hosts that join later.
     Any,
-    /// The host of this name.
+    /// Only the host with this name.
     One(String),
 }
 
 impl Hosts {
-    /// True if `host` is meant.
+    /// Returns true for [`Any`](Self::Any), or if the host has this name.
     pub fn contains(&self, host: &str) -> bool {
         match self {
             Hosts::Any => true,
@@ -29,21 +29,21 @@ impl Hosts {
     }
 }
 
-/// The key of an exported resource.
+/// The key of an exported resource, unique in a world.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceKey {
-    /// The host that exports it.
+    /// The name of the host that exports it.
     pub exporter: String,
-    /// The hosts that it is for.
+    /// The hosts that may collect it.
     pub recipient: Hosts,
-    /// Its kind, such as `route`.
+    /// The kind, such as `route`.
     pub kind: String,
-    /// Its name: any bytes.
+    /// The name, which may be any bytes.
     pub name: Vec<u8>,
 }
 
 impl ResourceKey {
-    /// Checks that each part is one that can be stored.
+    /// Checks that each part can be stored.
     pub(crate) fn check(&self) -> Result<(), Error> {
         check_part("a kind", self.kind.as_bytes())?;
         check_part("a name", &self.name)?;
@@ -53,7 +53,7 @@ impl ResourceKey {
         }
     }
 
-    /// Checks that it is an export of a host.
+    /// Checks that the resource is `host`'s export.
     pub(crate) fn check_exporter(&self, host: &str) -> Result<(), Error> {
         if self.exporter == host {
             return Ok(());
@@ -83,13 +83,13 @@ impl fmt::Display for ResourceKey {
 /// An export, as its host declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
-    /// Its kind, such as `route`.
+    /// The kind, such as `route`.
     pub kind: String,
-    /// Its name: any bytes. Kind, name and recipient identify an export of a host.
+    /// The name, which may be any bytes. Kind, name and recipient identify an export of a host.
     pub name: Vec<u8>,
-    /// The hosts that it is for.
+    /// The hosts that may collect it.
     pub to: Hosts,
-    /// What it says.
+    /// The content, in a form that depends on the kind.
     pub data: Vec<u8>,
     /// True if it outlives its exporter, until it is deleted.
     pub persist: bool,
@@ -111,20 +111,20 @@ impl Export {
         }
     }
 
-    /// Makes it be for one host.
+    /// Limits the export to one host.
     #[must_use]
     pub fn to(self, host: impl Into<String>) -> Export {
         let to = Hosts::One(host.into());
         Export { to, ..self }
     }
 
-    /// Makes it outlive its exporter.
+    /// Makes the export outlive its exporter.
     #[must_use]
     pub fn persist(self) -> Export {
         Export { persist: true, ..self }
     }
 
-    /// Returns its key, as the export of a host.
+    /// Returns the key of this export, if `exporter` exports it.
     pub fn key(&self, exporter: &str) -> ResourceKey {
         ResourceKey {
             exporter: exporter.to_owned(),
@@ -135,14 +135,14 @@ impl Export {
     }
 }
 
-/// A filter of resources. A part that is none matches all.
+/// A filter of resources. A part that is `None` matches all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// The kind.
+    /// The kind to match, such as `route`.
     pub kind: Option<String>,
-    /// The name.
+    /// The name to match.
     pub name: Option<Vec<u8>>,
-    /// The host that exports it.
+    /// The name of the exporting host to match.
     pub exporter: Option<String>,
 }
 
@@ -152,13 +152,13 @@ impl Filter {
         Filter::default()
     }
 
-    /// Returns the filter of a kind.
+    /// Returns the filter that matches one kind.
     pub fn kind(kind: impl Into<String>) -> Filter {
         let kind = Some(kind.into());
         Filter { kind, ..Filter::default() }
     }
 
-    /// True if it matches a resource.
+    /// Returns true if the filter matches a resource.
     pub fn matches(&self, key: &ResourceKey) -> bool {
         self.kind.as_ref().is_none_or(|it| *it == key.kind)
             && self.name.as_ref().is_none_or(|it| *it == key.name)
@@ -166,24 +166,24 @@ impl Filter {
     }
 }
 
-/// What was collected, as of one revision.
+/// The collected resources, at one revision.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Collected {
-    /// The revision.
+    /// The store's revision of all this.
     pub revision: Revision,
-    /// The resources that match.
+    /// The resources that match a filter.
     pub resources: BTreeMap<ResourceKey, Arc<Entry>>,
-    /// The hosts that have a session and have not declared all of their exports with its lease: of
-    /// these a resource may be missing that will come. So also of a session without a lease.
+    /// The hosts that have a session and have not declared all of their exports with its lease.
+    /// Their missing resources may still come. Includes hosts whose session has no lease.
     pub incomplete: BTreeSet<String>,
-    /// What is no resource, in words: another host's fault, which affects nothing else.
+    /// The errors of malformed resources. They are another host's fault, and affect nothing else.
     pub malformed: Vec<Error>,
 }
 
 impl World {
-    /// Returns the resources for this host and for any that match one of the filters, as of one
-    /// revision. No filter matches nothing.
+    /// Returns the resources for this host and for any host that match one of the filters, at one
+    /// revision. Without filters, nothing matches.
     pub fn collect(&self, filters: &[Filter]) -> Result<Collected, Error> {
         let (revision, entries) = self.read_all(&self.collected_prefixes())?;
         let mut collected = Collected { revision, ..Collected::default() };
@@ -218,11 +218,11 @@ impl World {
         Ok(collected)
     }
 
-    /// Watches the resources for this host and for any that match one of the filters.
+    /// Watches the resources for this host and for any host that match one of the filters.
     ///
     /// # Errors
     ///
-    /// When the operating system refuses a thread. All else is an event.
+    /// Fails if the operating system refuses a thread. Any other error is an event.
     pub fn watch_resources(
         &self,
         filters: &[Filter],
@@ -240,13 +240,13 @@ impl World {
         })
     }
 
-    /// The prefixes of what this host can collect.
+    /// Returns the prefixes of the keys that this host can collect.
     pub(crate) fn collected_prefixes(&self) -> [Vec<u8>; 3] {
         let own = Hosts::One(self.host().to_owned());
         [self.keys.resources_for(&Hosts::Any), self.keys.resources_for(&own), self.keys.hosts()]
     }
 
-    /// Returns what this host exports, as of one revision.
+    /// Returns this host's exports, at one revision.
     pub fn exports(&self) -> Result<BTreeMap<ResourceKey, Arc<Entry>>, Error> {
         let entries = self.own_entries(&BTreeSet::new())?.1;
         let own = (entries.into_iter())
@@ -254,7 +254,7 @@ impl World {
         Ok(own.collect())
     }
 
-    /// Reads one export of this host. A recipient that is not granted has none.
+    /// Reads one export of this host. If the recipient is not granted, there is none.
     pub(crate) fn own_entry(&self, key: &ResourceKey) -> Result<Option<Entry>, Error> {
         match self.entry(&self.keys.resource(key)) {
             Err(error) if error.kind() == ErrorKind::Denied && key.recipient != Hosts::Any => {
@@ -264,13 +264,14 @@ impl World {
         }
     }
 
-    /// Exports without a session: what outlives its exporter alone, as by a command that ends.
+    /// Exports without a session, for example from a command that ends. The export must outlive its
+    /// exporter.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](ErrorKind::Invalid) if the export does not [persist](Export::persist), or its
-    /// key is too long; [`Denied`](ErrorKind::Denied) without a grant of the recipient; those of
-    /// the store.
+    /// [`Invalid`](ErrorKind::Invalid) if the export does not [persist](Export::persist), or if its
+    /// key is too long. [`Denied`](ErrorKind::Denied) if the recipient is not granted. Also the
+    /// store's errors.
     pub fn put_export(&self, export: &Export) -> Result<bool, Error> {
         if !export.persist {
             let message = "without a session an export has to outlive its exporter: let it persist";
@@ -286,19 +287,19 @@ impl World {
         self.update(&encoded, None, |_| Ok(Some(export.data.clone())))
     }
 
-    /// Deletes an export of this host without a session. A missing one is no error. A session that
-    /// still declares it exports it again.
+    /// Deletes an export of this host without a session. It is no error if it is missing. A session
+    /// that still declares it exports it again.
     ///
     /// # Errors
     ///
-    /// [`Denied`](ErrorKind::Denied) for a key of another host; those of the store.
+    /// [`Denied`](ErrorKind::Denied) for another host's key, and the store's errors.
     pub fn delete_export(&self, key: &ResourceKey) -> Result<bool, Error> {
         key.check_exporter(self.host())?;
         self.update(&self.keys.resource(key), None, |_| Ok(None))
     }
 
-    /// The entries of this host's exports, and the recipients that it has on record. `also` are
-    /// recipients that may have some without being on record.
+    /// Returns the entries of this host's exports, and its recorded recipients. `also` are further
+    /// recipients that may have some.
     pub(crate) fn own_entries(
         &self,
         also: &BTreeSet<String>,
@@ -328,7 +329,7 @@ impl World {
             let prefix = self.keys.resources_of(&recipient, self.host());
             match self.store.read(&prefix, Some(at)) {
                 Ok((_, entries)) => own.extend(entries),
-                // A recipient that is not granted, or is no more, costs what is for it alone.
+                // If a recipient is not granted, or no longer, only the exports to it are affected.
                 Err(error) if error.kind() == ErrorKind::Denied => {}
                 Err(error) => return Err(error),
             }
@@ -337,12 +338,13 @@ impl World {
     }
 }
 
-/// True if so few of a host's exports are read one by one, at less cost than all of them together.
+/// Returns true if it is cheaper to read these exports one by one than all of the host's exports
+/// together.
 pub(crate) fn is_few(some: usize, all: usize) -> bool {
     some <= 4 + all / 1000
 }
 
-/// Returns the lease of a session; none if it has none, or is malformed.
+/// Returns the lease of a session. `None` if it has none, or is malformed.
 pub(crate) fn session_lease(entry: &Entry) -> Option<LeaseId> {
     Mark::parse(entry).and(entry.lease)
 }

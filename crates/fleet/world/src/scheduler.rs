@@ -9,45 +9,45 @@ use crate::watch::{Content, Decoded};
 use crate::world::{fence, write};
 use crate::{Entry, Error, ErrorKind, Hash, Session, Watch, WatchConfig, World};
 
-/// How a leader chooses.
+/// The rules for a leader's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// Which of the hosts that offer themselves.
+    /// The way to choose among the hosts that offer themselves.
     pub strategy: Strategy,
-    /// How many of them at most.
+    /// The largest number of chosen hosts.
     pub count: usize,
-    /// True if a host that is chosen stays so while it offers itself.
+    /// True if a chosen host stays chosen while it offers itself.
     pub sticky: bool,
 }
 
-/// Which hosts are chosen.
+/// The way to choose hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Strategy {
-    /// Those whose names come next after the one that was chosen last: of those that are not
-    /// [sticky](Schedule::sticky) others are chosen whenever the offers have changed.
+    /// The next hosts by name after the last chosen one. Without [sticky](Schedule::sticky), other
+    /// hosts are chosen whenever the offers have changed.
     RoundRobin,
-    /// Those of the greatest hash of scheduler and host (rendezvous hashing): when a host comes or
-    /// goes, no choice changes but by that host.
+    /// The hosts with the greatest hash of scheduler and host (rendezvous hashing). When a host
+    /// comes or goes, only that host's place in the choice changes.
     Rendezvous,
 }
 
-/// What was chosen. It stays while no leader chooses otherwise, also when there is none.
+/// The chosen hosts. They stay until a leader chooses others, even while there is no leader.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Choice {
-    /// The hosts, by name.
+    /// The chosen hosts, by name.
     hosts: BTreeSet<String>,
     /// The host that was chosen last.
     last: Option<String>,
-    /// The hash of the offers that it was chosen from, if the next choice depends on it.
+    /// The hash of the offers behind this choice. `None` if the next choice does not depend on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     offers: Option<Hash>,
 }
 
 impl Choice {
-    /// Returns the choice of these hosts after this one. It is the same while the offers and the
-    /// schedule are.
+    /// Returns the choice among these hosts after this one. It is the same as long as the offers
+    /// and the schedule are.
     fn next(&self, name: &str, schedule: Schedule, offers: &BTreeSet<String>) -> Choice {
         let takes_turns = schedule.strategy == Strategy::RoundRobin && !schedule.sticky;
         let hash = takes_turns.then(|| hash_of(offers));
@@ -89,7 +89,7 @@ impl Choice {
     }
 }
 
-/// Returns the hash of some hosts. No name has a NUL.
+/// Returns the hash of some hosts' names, which have no NUL.
 fn hash_of(hosts: &BTreeSet<String>) -> Hash {
     let hosts: Vec<&str> = hosts.iter().map(|it| &**it).collect();
     Hash::of(hosts.join("\0").as_bytes())
@@ -100,7 +100,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// Those of the store. The offer is then made with the next renewal, if that may be.
+    /// The store's errors. If possible, the next renewal then makes the offer.
     pub fn offer(&self, scheduler: &str) -> Result<(), Error> {
         check_part("a scheduler", scheduler.as_bytes())?;
         self.set_offer(scheduler, true)
@@ -110,30 +110,30 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// As [`offer`](Self::offer).
+    /// The errors of [`offer`](Self::offer).
     pub fn withdraw(&self, scheduler: &str) -> Result<(), Error> {
         self.set_offer(scheduler, false)
     }
 
-    /// Leads a scheduler if no other host does: chooses from the hosts that offer themselves.
-    /// Returns true if it wrote another choice; none if another host leads. [`schedule`](Self::schedule) calls it when
-    /// it is due.
+    /// Leads a scheduler if no other host does, and chooses from the hosts that offer themselves.
+    /// Returns true if it wrote a new choice. Returns `None` if another host leads.
+    /// [`schedule`](Self::schedule) calls this when it is due.
     ///
-    /// Two hosts that both take themselves for the leader do no harm: a choice is written only by
-    /// the one whose key is in the store, on top of the choice that it has read.
+    /// If two hosts both believe that they lead, this does no harm. Only the host whose key is in
+    /// the store can write a choice, and only on top of the one that it has read.
     pub fn lead(&self, scheduler: &str, schedule: Schedule) -> Result<Option<bool>, Error> {
         check_part("a scheduler", scheduler.as_bytes())?;
         let world = self.world();
         let leader = world.keys.shared("leaders", scheduler);
         let (lease, own) = (self.lease(), world.host().as_bytes().to_vec());
         let entry = world.entry(&leader)?;
-        // A leader without a lease would lead for ever, whether it lives or not.
+        // A leader without a lease would lead for ever, even if it is dead.
         if entry.as_ref().is_some_and(|it| it.value != own && it.lease.is_some()) {
             return Ok(None);
         }
         let key = world.keys.shared("choices", scheduler);
         let before = world.entry(&key)?;
-        // A choice that is malformed is chosen anew.
+        // A malformed choice is replaced.
         let choice = before.as_ref().and_then(|it| Choice::parse(it).ok()).unwrap_or_default();
         let next = choice.next(scheduler, schedule, &world.offers(scheduler)?);
         let mut writes = Vec::new();
@@ -156,8 +156,8 @@ impl Session {
 }
 
 impl World {
-    /// Returns the hosts that offer themselves to a scheduler. An offer without a lease is none: it
-    /// would outlive its host.
+    /// Returns the hosts that offer themselves to a scheduler. An offer without a lease does not
+    /// count: it would outlive its host.
     pub fn offers(&self, scheduler: &str) -> Result<BTreeSet<String>, Error> {
         let (_, entries) = self.store.read(&self.keys.hosts(), None)?;
         let offers = entries.iter().filter_map(|entry| {
@@ -173,7 +173,7 @@ impl World {
     ///
     /// # Errors
     ///
-    /// When the operating system refuses a thread. All else is an event.
+    /// Fails if the operating system refuses a thread. Any other error is an event.
     pub fn watch_offers(
         &self,
         scheduler: &str,
@@ -186,7 +186,7 @@ impl World {
         })
     }
 
-    /// Watches the offers to a scheduler, and who leads it, which is the id without a host.
+    /// Watches the offers to a scheduler, and its leader, whose id is `None`.
     pub(crate) fn watch_schedule(
         &self,
         scheduler: &str,
@@ -206,13 +206,13 @@ impl World {
             match world.offer(&scheduler, key, entry.map(|it| &**it)) {
                 Decoded::Value(host, ()) => Decoded::Value(Some(host), ()),
                 Decoded::Gone(host) => Decoded::Gone(Some(host)),
-                // Another host's malformed key says nothing of an offer.
+                // Another host's malformed key is not an offer.
                 Decoded::Malformed(..) | Decoded::Other => Decoded::Other,
             }
         })
     }
 
-    /// Makes an offer to this scheduler of an entry.
+    /// Turns an entry into an offer to this scheduler.
     fn offer(&self, scheduler: &str, key: &[u8], entry: Option<&Entry>) -> Decoded<String, ()> {
         match self.keys.parse_host(key) {
             Ok((host, word, Some(name))) if word == "offers" && name == scheduler => {
@@ -226,12 +226,12 @@ impl World {
         }
     }
 
-    /// Returns the hosts that a scheduler's leader chose; none if none has chosen yet. A choice stays
-    /// while no leader chooses otherwise, also when there is none.
+    /// Returns the hosts that a scheduler's leader chose. `None` if none has chosen yet. A choice
+    /// stays until a leader makes another one, even while there is no leader.
     ///
     /// # Errors
     ///
-    /// [`Malformed`](ErrorKind::Malformed) if it is no choice; those of the store.
+    /// [`Malformed`](ErrorKind::Malformed) if it is not a choice, and the store's errors.
     pub fn choice(&self, scheduler: &str) -> Result<Option<BTreeSet<String>>, Error> {
         let entry = self.entry(&self.keys.shared("choices", scheduler))?;
         entry.map(|it| Choice::parse(&it).map(|choice| choice.hosts)).transpose()
@@ -241,7 +241,7 @@ impl World {
     ///
     /// # Errors
     ///
-    /// When the operating system refuses a thread. All else is an event.
+    /// Fails if the operating system refuses a thread. Any other error is an event.
     pub fn watch_choice(
         &self,
         scheduler: &str,

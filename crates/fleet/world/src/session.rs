@@ -1,4 +1,4 @@
-//! Sessions: a host that is alive, with the lease that its exports go with.
+//! Sessions: a live host, with the lease of its exports.
 
 mod acquire;
 mod export;
@@ -21,11 +21,12 @@ pub(crate) use acquire::Mark;
 pub use export::Exported;
 pub use keeper::{Keeper, SessionEvent};
 
-/// The session of a host: while it is alive, the host is a member, and its exports are there.
+/// The session of a host. While it is alive, the host is a member, and its exports exist.
 ///
-/// A session lives by [`renew`](Self::renew), which a [`Keeper`] calls. If it is not called for the
-/// time to live, the store deletes all that goes with the lease. The next call then grants another
-/// lease, exports all again, and says so. Clones are handles of the same session.
+/// To keep a session alive, call [`renew`](Self::renew), or have a [`Keeper`] call it. If it is not
+/// called for the time to live, the store deletes all keys with the lease. The next call then gets
+/// another lease, exports everything again, and returns this. Clones are handles of the same
+/// session.
 #[derive(Clone)]
 pub struct Session(Arc<Inner>);
 
@@ -33,54 +34,54 @@ struct Inner {
     world: World,
     owner: String,
     ttl: Duration,
-    /// Held while exports are written, and not while the lease is renewed.
+    /// Held while exports are written, but not while the lease is renewed.
     state: Mutex<State>,
     status: Mutex<SessionStatus>,
-    /// The lease and the value of the session's key, as they were written last.
+    /// The lease and the value of the session's key, as last written.
     current: Mutex<(LeaseId, Vec<u8>)>,
-    /// True while the store may lack an export: the next renewal exports all again.
+    /// True while the store may lack an export. The next renewal then exports all again.
     is_behind: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
-    /// What this session exports: data, and whether it persists.
+    /// This session's exports: the data, and true if it persists.
     exports: BTreeMap<ResourceKey, (Vec<u8>, bool)>,
     /// True once all exports were declared.
     is_declared: bool,
-    /// The named recipients that the private record has.
+    /// The named recipients in the private record.
     recipients: BTreeSet<String>,
     /// The schedulers that the host offers itself to.
     offers: BTreeSet<String>,
 }
 
-/// What is known of a session.
+/// The state of a session.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SessionStatus {
-    /// How often the lease has ended although the session had not.
+    /// The number of times that the lease has ended while the session went on.
     pub losses: u64,
-    /// Since when the store has not been reached; none if the last call reached it.
+    /// The time since when the store is unreachable. `None` if the last call reached it.
     pub cut_off_since: Option<SystemTime>,
-    /// Why the session has ended for good: a newer one has replaced it.
+    /// Why the session has ended for good: a newer one has replaced it. `None` if it has not.
     pub ended: Option<Error>,
 }
 
-/// How often a step is tried anew because something changed in between.
+/// The number of attempts if something changes in between.
 const ATTEMPTS: usize = 8;
 
 impl Session {
     /// Begins the session of the world's host.
     ///
-    /// `owner` says which machine the host is: a process that is started again gives the same one,
-    /// such as the machine's id, and takes the session over with its lease, so that what is
-    /// exported stays. `ttl` is for how long the host counts as alive without a sign: a store may
-    /// round it up, and a session that is taken over keeps its own.
+    /// `owner` identifies the host's machine, for example by the machine's id. If a restarted
+    /// process passes the same owner, it takes over the session and its lease, and the exports
+    /// stay. `ttl` is the time that the host counts as alive without a sign. A store may round it
+    /// up. A session that is taken over keeps its own.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](ErrorKind::Conflict) while another owner has a session of this host; those of
-    /// the store.
+    /// [`Conflict`](ErrorKind::Conflict) while another owner has a session of this host, and the
+    /// store's errors.
     pub fn begin(world: World, owner: &str, ttl: Duration) -> Result<Session, Error> {
         check_part("an owner", owner.as_bytes())?;
         let (lease, value) = acquire(&world, owner, ttl, None)?;
@@ -95,38 +96,40 @@ impl Session {
         })))
     }
 
-    /// Returns the world.
+    /// Returns the world that the session belongs to.
     pub fn world(&self) -> &World {
         &self.0.world
     }
 
-    /// Returns the time to live that it was begun with.
+    /// Returns the time to live that the session was begun with.
     pub fn ttl(&self) -> Duration {
         self.0.ttl
     }
 
-    /// Returns what is known of it.
+    /// Returns the session's current state.
     pub fn status(&self) -> SessionStatus {
         lock(&self.0.status).clone()
     }
 
-    /// Returns the lease of now.
+    /// Returns the current lease, which may have ended.
     pub fn lease(&self) -> LeaseId {
         lock(&self.0.current).0
     }
 
     /// Renews the lease, and checks that the session's key is still this session's. If the lease
-    /// has ended, grants another one. Returns the exports if it had to make all of them again, since
-    /// the lease had ended or one had failed. Unless one is refused, the next call tries it again.
+    /// has ended, gets another one. Returns the exports if all of them had to be made again,
+    /// because the lease had ended or one had failed. Failed exports are retried by the next call,
+    /// unless the store refuses them.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](ErrorKind::Conflict) if another session has the host now; those of the store.
+    /// [`Conflict`](ErrorKind::Conflict) if another session has the host now, and the store's
+    /// errors.
     pub fn renew(&self) -> Result<Option<Exported>, Error> {
         self.renew_and_check(true)
     }
 
-    /// As [`renew`](Self::renew); the session's key is checked if this is true.
+    /// Renews like [`renew`](Self::renew). Checks the session's key only if `is_checked`.
     fn renew_and_check(&self, is_checked: bool) -> Result<Option<Exported>, Error> {
         let result = self.renew_once(is_checked);
         let mut status = lock(&self.0.status);
@@ -173,12 +176,12 @@ impl Session {
         self.sync_all(&mut state).map(Some)
     }
 
-    /// Ends the session, and with it what it exported, at once. A session that is only dropped
-    /// leaves that to its lease, so that a process that is started again finds it.
+    /// Ends the session at once, with all its exports. If a session is only dropped, its lease ends
+    /// later, so that a restarted process can take it over.
     ///
     /// # Errors
     ///
-    /// Those of the store: the lease then ends by itself, unless it is renewed.
+    /// The store's errors. The lease then ends by itself, unless it is renewed.
     pub fn end(&self) -> Result<(), Error> {
         let _state = lock(&self.0.state);
         let message = format!("the session of host {} was ended", self.0.world.host());
@@ -195,13 +198,13 @@ impl Session {
         self.0.world.keys.of_host(self.0.world.host(), "session")
     }
 
-    /// The comparison that the session's key is this session's.
+    /// Returns the comparison that the session's key is this session's.
     pub(crate) fn fence(&self) -> Compare {
         let (_, value) = lock(&self.0.current).clone();
         Compare::Value(self.key(), value)
     }
 
-    /// Takes another lease, after the last one was lost.
+    /// Gets another lease, after the last one was lost.
     fn acquire_again(&self) -> Result<(), Error> {
         let inner = &*self.0;
         let (_, value) = lock(&inner.current).clone();
@@ -213,7 +216,7 @@ impl Session {
                 Ok(())
             }
             Err(error) => {
-                // The same owner's session is a newer one: this one must not overwrite it.
+                // The same owner's session is newer: this session must not overwrite it.
                 let is_replaced = error.kind() == ErrorKind::Conflict
                     && inner.world.entry(&self.key()).is_ok_and(|entry| {
                         entry
@@ -236,12 +239,12 @@ impl fmt::Debug for Session {
     }
 }
 
-/// True if an error says that the store was not reached.
+/// Returns true if the error says that the store was not reached.
 pub(crate) fn is_cut_off(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate)
 }
 
-/// No lock of a session is held where a panic could leave it half-way.
+/// Locks data that no panic leaves half-way changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

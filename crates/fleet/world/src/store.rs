@@ -1,5 +1,5 @@
-//! The store under the world: keys with values, revisions, transactions, leases and watches, as
-//! etcd has them.
+//! The store beneath the world: keys with values, revisions, transactions, leases and watches, as
+//! in etcd.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,138 +9,139 @@ use crate::error::{Error, ErrorKind};
 
 /// A store of keys, as one host is connected to it.
 ///
-/// Each call blocks at most for the store's timeout, of its configuration. A store does not repeat
-/// a write whose answer was lost: that is [`Indeterminate`](crate::ErrorKind::Indeterminate).
+/// Each call blocks at most for the configured timeout. If the answer to a write is lost, the store
+/// does not repeat the write: it returns [`Indeterminate`](crate::ErrorKind::Indeterminate).
 pub trait Store: Send + Sync + 'static {
-    /// Reads all entries whose keys begin with `prefix`, by key, from one revision: `at`, or the
-    /// newest. Returns the store's revision with them. It is linearisable: what was acknowledged
-    /// before is read.
+    /// Reads all entries whose keys begin with `prefix`, in the order of keys. Reads them at
+    /// revision `at`, or at the newest one if `None`. Returns the store's revision with them. The
+    /// read is linearisable: it sees every acknowledged write.
     ///
     /// # Errors
     ///
-    /// [`Compacted`](crate::ErrorKind::Compacted) if `at` is not kept any more.
+    /// [`Compacted`](crate::ErrorKind::Compacted) if `at` is no longer kept.
     fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<(Revision, Vec<Entry>), Error>;
 
-    /// Reads one key, and none that begins so, as [`read`](Self::read) does: the newest revision.
-    /// Unless a store has a better way, it reads the prefix.
+    /// Reads the newest revision of one key, like [`read`](Self::read) but without longer keys. The
+    /// default implementation reads the prefix.
     ///
     /// # Errors
     ///
-    /// Those of [`read`](Self::read).
+    /// The errors of [`read`](Self::read).
     fn read_key(&self, key: &[u8]) -> Result<Option<Entry>, Error> {
         let (_, entries) = self.read(key, None)?;
         Ok(entries.into_iter().find(|entry| entry.key == key))
     }
 
-    /// Commits all writes in one transaction, if all comparisons hold. Returns the revision that
-    /// wrote them; none if a comparison does not hold, and nothing is written.
+    /// Commits all writes in one transaction, if all comparisons hold. Returns the revision of the
+    /// writes. If a comparison does not hold, writes nothing and returns `None`.
     ///
     /// # Errors
     ///
-    /// [`LeaseEnded`](crate::ErrorKind::LeaseEnded) if a lease of a written key is gone,
-    /// [`Invalid`](crate::ErrorKind::Invalid) if it is larger than the store's
+    /// [`LeaseEnded`](crate::ErrorKind::LeaseEnded) if a written key's lease is gone.
+    /// [`Invalid`](crate::ErrorKind::Invalid) if the transaction exceeds the store's
     /// [`limits`](Self::limits), or writes one key twice.
     fn commit(&self, compares: &[Compare], writes: &[Write]) -> Result<Option<Revision>, Error>;
 
-    /// Returns how much one transaction can hold.
+    /// Returns the limits of one transaction.
     fn limits(&self) -> Limits;
 
     /// Watches all keys that begin with `prefix`, for changes after the revision `after`.
     ///
     /// # Errors
     ///
-    /// As those of [`StoreWatch::next`].
+    /// The errors of [`StoreWatch::next`].
     fn watch(&self, prefix: &[u8], after: Revision) -> Result<Box<dyn StoreWatch>, Error>;
 
-    /// Grants a lease that ends `ttl` after it was renewed last. A store may round up to its own
+    /// Grants a lease that ends `ttl` after its last renewal. A store may round up to its own
     /// shortest time, and ends a lease late rather than early.
     ///
     /// # Errors
     ///
-    /// When no lease was granted, or it is not known.
+    /// Fails if no lease was granted, or if this is unknown.
     fn grant(&self, ttl: Duration) -> Result<LeaseId, Error>;
 
-    /// Renews a lease, and returns the time that it has from now on.
+    /// Renews a lease. Returns its time to live from now on.
     ///
     /// # Errors
     ///
-    /// [`LeaseEnded`](crate::ErrorKind::LeaseEnded) if it is gone, with all keys of it.
+    /// [`LeaseEnded`](crate::ErrorKind::LeaseEnded) if it is gone, with all its keys.
     fn renew(&self, lease: LeaseId) -> Result<Duration, Error>;
 
-    /// Ends a lease, and deletes all keys of it. A lease that is gone is no error.
+    /// Ends a lease, and deletes all its keys. It is no error if the lease is gone.
     ///
     /// # Errors
     ///
-    /// When it may not have ended.
+    /// Fails if the lease may not have ended.
     fn revoke(&self, lease: LeaseId) -> Result<(), Error>;
 
     /// Returns the members of the store itself, for diagnostics.
     ///
     /// # Errors
     ///
-    /// When no member answers.
+    /// Fails if no member answers.
     fn members(&self) -> Result<Vec<StoreMember>, Error>;
 }
 
-/// A watch of a [`Store`], which ends when it is dropped. It does not reconnect: after an error,
+/// A watch of a [`Store`], which ends when it is dropped. It does not reconnect. After an error,
 /// begin another one after the last revision.
 pub trait StoreWatch: Send {
-    /// Returns the next event, or none within `timeout`.
+    /// Returns the next event, or `None` if there is none within `timeout`.
     ///
     /// # Errors
     ///
-    /// [`Compacted`](crate::ErrorKind::Compacted) if changes are not kept any more that were not
-    /// delivered, [`Unavailable`](crate::ErrorKind::Unavailable) if the connection is lost. The
-    /// watch has then ended.
+    /// [`Compacted`](crate::ErrorKind::Compacted) if the next changes are no longer kept,
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if the connection is lost. The watch has then
+    /// ended.
     fn next(&mut self, timeout: Duration) -> Result<Option<StoreEvent>, Error>;
 
-    /// Asks for a [`Progress`](StoreEvent::Progress) of the newest revision, which comes as an
-    /// event. A store that reports each revision by itself has nothing to do.
+    /// Requests a [`Progress`](StoreEvent::Progress) of the newest revision, which comes as an
+    /// event. A store that reports each revision anyway does nothing.
     ///
     /// # Errors
     ///
-    /// As [`next`](Self::next).
+    /// The errors of [`next`](Self::next).
     fn request_progress(&mut self) -> Result<(), Error> {
         Ok(())
     }
 }
 
-/// An event of a [`StoreWatch`].
+/// An event of a [`StoreWatch`]: the changes of a revision, or progress without changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
-    /// All changes of one revision.
+    /// All changes of one revision, within the watched prefix.
     Changes {
-        /// The revision that made them.
+        /// The revision of the changes.
         revision: Revision,
-        /// The entries by key; `None`: it is deleted, by a writer or with its lease.
+        /// The entries by key. `None` if a writer deleted the key, or its lease ended.
         changes: BTreeMap<Vec<u8>, Option<Entry>>,
     },
-    /// All changes up to this revision have been delivered. The first event is one of these, of
-    /// the revision that the watch began after or of a later one: it is connected.
+    /// All changes up to this revision have been delivered. The first event of a watch is always
+    /// one of these, with the revision that the watch began after or a later one. It shows that the
+    /// watch is connected.
     Progress(Revision),
 }
 
-/// A member of the store itself.
+/// A member of the store itself, such as an etcd server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreMember {
-    /// Its name, as it was configured.
+    /// The member's name, as configured.
     pub name: String,
-    /// The addresses for clients.
+    /// The member's URLs for clients.
     pub endpoints: Vec<String>,
-    /// True if it is the leader; none if it did not answer.
+    /// True if the member is the leader. `None` if it did not answer.
     pub is_leader: Option<bool>,
-    /// Bytes of its database as a file; none if it did not answer.
+    /// The size of its database file in bytes. `None` if it did not answer.
     pub size: Option<u64>,
-    /// Bytes of it that hold data; none if it did not say.
+    /// The bytes of the database in use. `None` if the member did not report them.
     pub size_in_use: Option<u64>,
-    /// The largest [`size`](Self::size): with more it writes nothing. None if it did not say, as
-    /// etcd before 3.6 does not.
+    /// The largest [`size`](Self::size), above which the member refuses writes. `None` if the
+    /// member did not report it; etcd before 3.6 does not.
     pub quota: Option<u64>,
-    /// Its words for what is wrong: alarms, or why it did not answer.
+    /// The member's problems in words: alarms, or why it did not answer.
     pub faults: Vec<String>,
 }
 
-/// The number of a state of the store. Each transaction that writes makes one. The first is 1.
+/// The number of a state of the store, from 1 on. Each writing transaction makes a new one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
@@ -150,54 +151,54 @@ impl fmt::Display for Revision {
     }
 }
 
-/// The id of a lease, which the store gave. It is never 0.
+/// The id of a lease, which the store chose. It is never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(pub i64);
 
-/// A key with its value.
+/// A key with its value, its revisions and its lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The key.
+    /// The full key, with the world's prefix.
     pub key: Vec<u8>,
-    /// Its value.
+    /// The value, in a form that depends on the key.
     pub value: Vec<u8>,
-    /// The revision that made the key, since it was deleted last.
+    /// The revision that made the key, since it was last deleted.
     pub created: Revision,
     /// The revision that wrote the value.
     pub modified: Revision,
-    /// The lease with which it goes.
+    /// The lease whose end deletes the key. `None` if the key stays.
     pub lease: Option<LeaseId>,
 }
 
-/// A comparison, on which a transaction depends.
+/// A condition of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compare {
-    /// There is no such key.
+    /// The key does not exist.
     Absent(Vec<u8>),
-    /// The value of a key was written by this revision.
+    /// The key's value was written by this revision.
     Modified(Vec<u8>, Revision),
-    /// A key has this value.
+    /// The key has this value.
     Value(Vec<u8>, Vec<u8>),
 }
 
 /// A write of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Sets a key, and the lease with which it goes.
+    /// Sets a key and its lease.
     Put {
-        /// The key.
+        /// The full key, with the world's prefix.
         key: Vec<u8>,
-        /// Its value.
+        /// The new value of the key.
         value: Vec<u8>,
-        /// The lease with which it goes.
+        /// The lease whose end deletes the key. `None` keeps the key.
         lease: Option<LeaseId>,
     },
-    /// Deletes a key; a missing one is no error.
+    /// Deletes a key. It is no error if it is missing.
     Delete(Vec<u8>),
 }
 
 impl Compare {
-    /// Returns the key.
+    /// Returns the key that is compared.
     pub fn key(&self) -> &[u8] {
         match self {
             Compare::Absent(key) | Compare::Modified(key, _) | Compare::Value(key, _) => key,
@@ -206,14 +207,14 @@ impl Compare {
 }
 
 impl Write {
-    /// Returns the key.
+    /// Returns the key that is written.
     pub fn key(&self) -> &[u8] {
         match self {
             Write::Put { key, .. } | Write::Delete(key) => key,
         }
     }
 
-    /// Returns the bytes of key and value.
+    /// Returns the number of bytes of the key and the value.
     pub fn size(&self) -> usize {
         match self {
             Write::Put { key, value, .. } => key.len() + value.len(),
@@ -222,24 +223,23 @@ impl Write {
     }
 }
 
-/// How much is taken at most: in one transaction, or of what a store sends.
+/// Limits on a transaction, or on data that a store sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most comparisons and the most writes of a transaction; the most entries.
+    /// The most comparisons and the most writes of a transaction, or the most entries.
     pub count: usize,
     /// The most bytes of keys and values.
     pub bytes: usize,
 }
 
 impl Default for Limits {
-    /// Returns what is held of what a store sends, unless said otherwise: of a list, of one revision,
-    /// or in the copy of a watch. A store that sends more is not followed, and what was known before
-    /// stays.
+    /// Returns the default limits on data that a store sends: on a list, on one revision, and on a
+    /// watch's copy. A store that sends more is not followed, and the previous state stays.
     ///
-    /// It has room for a store at the size that its hosts can use. A thousand hosts with twenty
-    /// exports each are 20,000 entries and 2 MB, and a single host that exports a million routes
-    /// fits too. An entry takes some 400 bytes beside its key and value, so a copy takes 1.1 GB at
-    /// most, and a list that replaces it as much again for a moment.
+    /// They fit a store of the size that its hosts can use. A thousand hosts with twenty exports
+    /// each make 20,000 entries and 2 MB, and a single host that exports a million routes fits too.
+    /// An entry takes some 400 bytes beside its key and value. So a copy takes 1.1 GB at most, and
+    /// briefly twice that while a list replaces it.
     fn default() -> Limits {
         Limits { count: 2_000_000, bytes: 256 << 20 }
     }
@@ -250,7 +250,7 @@ impl Limits {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](ErrorKind::Invalid) if it is larger, or writes one key twice.
+    /// [`Invalid`](ErrorKind::Invalid) if the transaction is larger, or writes one key twice.
     pub fn check_transaction(&self, compares: &[Compare], writes: &[Write]) -> Result<(), Error> {
         let operations = compares.len().max(writes.len());
         let compared = compares.iter().map(|it| match it {
@@ -275,12 +275,12 @@ impl Limits {
         Ok(())
     }
 
-    /// Checks that so many entries may be held, with so many bytes of keys and values. `what` names
-    /// them in the error.
+    /// Checks that this many entries, with this many bytes of keys and values, may be held. `what`
+    /// names them in the error.
     ///
     /// # Errors
     ///
-    /// [`TooLarge`](ErrorKind::TooLarge) if they are more than the limits.
+    /// [`TooLarge`](ErrorKind::TooLarge) if they exceed the limits.
     pub fn check(&self, what: &str, entries: usize, bytes: usize) -> Result<(), Error> {
         if entries <= self.count && bytes <= self.bytes {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Strings: one of a namespace for all hosts, and one of a namespace for each host.
+//! Strings: one for all hosts in each namespace, and one for each host in each namespace.
 
 use std::collections::BTreeMap;
 
@@ -7,29 +7,29 @@ use crate::watch::Decoded;
 use crate::{Entry, Error, ErrorKind, Watch, WatchConfig, World};
 
 impl World {
-    /// Returns the string of a namespace, or none if there is none.
+    /// Returns the string of a namespace. `None` if there is none.
     ///
     /// # Errors
     ///
-    /// Those of the store; [`Malformed`](ErrorKind::Malformed) if it is no text.
+    /// [`Malformed`](ErrorKind::Malformed) if it is not text, and the store's errors.
     pub fn string(&self, namespace: &str) -> Result<Option<String>, Error> {
         let entry = self.entry(&self.keys.shared("strings", namespace))?;
         entry.as_ref().map(text).transpose()
     }
 
-    /// Sets the string of a namespace. Setting what is set changes nothing.
+    /// Sets the string of a namespace. Returns false if it already had this value.
     pub fn set_string(&self, namespace: &str, value: &str) -> Result<bool, Error> {
         check_part("a namespace", namespace.as_bytes())?;
         let key = self.keys.shared("strings", namespace);
         self.update(&key, None, |_| Ok(Some(value.into())))
     }
 
-    /// Sets the string of a namespace, or deletes it, if it is as `expected`; none is a missing
-    /// one.
+    /// Sets the string of a namespace if it equals `expected`, where `None` is a missing one. With
+    /// `value` `None`, deletes it.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](ErrorKind::Conflict) if it is not as expected; those of the store.
+    /// [`Conflict`](ErrorKind::Conflict) if it differs from `expected`, and the store's errors.
     pub fn compare_and_set_string(
         &self,
         namespace: &str,
@@ -52,14 +52,14 @@ impl World {
         })
     }
 
-    /// Deletes the string of a namespace. A missing one is no error.
+    /// Deletes the string of a namespace. It is no error if it is missing.
     pub fn delete_string(&self, namespace: &str) -> Result<bool, Error> {
         let key = self.keys.shared("strings", namespace);
         self.update(&key, None, |_| Ok(None))
     }
 
-    /// Returns the map of a namespace: the value of each host that has set one. A value that is no
-    /// text is an error in its own place.
+    /// Returns the map of a namespace: the value of each host that has set one. A value that is not
+    /// text is an error for its host only.
     pub fn string_map(
         &self,
         namespace: &str,
@@ -72,14 +72,14 @@ impl World {
         Ok(of_namespace.collect())
     }
 
-    /// Sets this host's value in the map of a namespace. It outlives the host: delete it.
+    /// Sets this host's value in the map of a namespace. It outlives the host, so delete it.
     pub fn set_own_string(&self, namespace: &str, value: &str) -> Result<bool, Error> {
         check_part("a namespace", namespace.as_bytes())?;
         let key = self.keys.named_of_host(self.host(), "strings", namespace);
         self.update(&key, None, |_| Ok(Some(value.into())))
     }
 
-    /// Deletes this host's value from the map of a namespace. A missing one is no error.
+    /// Deletes this host's value from the map of a namespace. It is no error if it is missing.
     pub fn delete_own_string(&self, namespace: &str) -> Result<bool, Error> {
         let key = self.keys.named_of_host(self.host(), "strings", namespace);
         self.update(&key, None, |_| Ok(None))
@@ -89,7 +89,7 @@ impl World {
     ///
     /// # Errors
     ///
-    /// As [`watch_resources`](Self::watch_resources).
+    /// The errors of [`watch_resources`](Self::watch_resources).
     pub fn watch_string(
         &self,
         namespace: &str,
@@ -108,7 +108,7 @@ impl World {
     ///
     /// # Errors
     ///
-    /// As [`watch_resources`](Self::watch_resources).
+    /// The errors of [`watch_resources`](Self::watch_resources).
     pub fn watch_string_map(
         &self,
         namespace: &str,

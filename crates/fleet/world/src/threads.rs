@@ -10,7 +10,7 @@ use crate::{Error, ErrorKind};
 ///
 /// # Errors
 ///
-/// When the operating system refuses it.
+/// Fails if the operating system refuses it.
 pub(crate) fn start(
     name: &str,
     work: impl FnOnce() + Send + 'static,
@@ -21,16 +21,16 @@ pub(crate) fn start(
     })
 }
 
-/// Whether threads are to end. They end soon after it is dropped.
+/// The owner's side of a flag that ends threads. They end soon after it is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Running(Arc<AtomicBool>);
 
-/// What a thread looks at.
+/// The threads' side of the flag.
 #[derive(Clone)]
 pub(crate) struct Stopped(Arc<AtomicBool>);
 
 impl Running {
-    /// Returns what the threads look at.
+    /// Returns the threads' side of the flag.
     pub(crate) fn stopped(&self) -> Stopped {
         Stopped(Arc::clone(&self.0))
     }
@@ -43,7 +43,7 @@ impl Drop for Running {
 }
 
 impl Stopped {
-    /// True if the thread is to end.
+    /// Returns true if the thread must end.
     pub(crate) fn get(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }

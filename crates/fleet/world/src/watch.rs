@@ -1,4 +1,4 @@
-//! Watches that resume: no gap, no invention, and no silence.
+//! Watches that resume, without gaps, invented events or silence.
 
 mod feed;
 mod mirror;
@@ -15,29 +15,29 @@ pub use feed::WatchConfig;
 
 pub(crate) use mirror::{Content, Mirror, Raw};
 
-/// A watch of things of the world, by their ids, with a copy of their values. It ends when it is
+/// A watch of parts of the world, by their ids, with a copy of their values. It ends when it is
 /// dropped.
 ///
-/// It reconnects by itself and resumes where it was. What cannot be resumed, because the store has
-/// compacted it, is listed again and compared: then the next event is
-/// [`Resync`](Event::Resync). A reader that is slow gets the newest of several changes of one id.
+/// It reconnects and resumes by itself. If the store has compacted the next changes, the watch
+/// lists everything again and compares; then the next event is [`Resync`](Event::Resync). A slow
+/// reader gets only the newest of several changes of one id.
 pub struct Watch<K, V> {
     feeds: Feeds,
     decode: Decode<K, V>,
 }
 
-/// The copy of some prefixes, and the threads that keep it. They end when it is dropped.
+/// The copy of some prefixes, and the threads that update it. They end when it is dropped.
 pub(crate) struct Feeds {
     mirror: Arc<Mirror>,
     _running: Running,
 }
 
 impl Feeds {
-    /// Starts the threads. `content` says what counts as a change of an entry.
+    /// Starts the threads. `content` decides which differences of an entry are changes.
     ///
     /// # Errors
     ///
-    /// When the operating system refuses a thread.
+    /// Fails if the operating system refuses a thread.
     pub(crate) fn start(
         world: &World,
         prefixes: impl IntoIterator<Item = Vec<u8>>,
@@ -61,7 +61,7 @@ impl Feeds {
         Ok(Feeds { mirror, _running: running })
     }
 
-    /// Returns the copy.
+    /// Returns the copy that the threads update.
     pub(crate) fn mirror(&self) -> &Arc<Mirror> {
         &self.mirror
     }
@@ -77,20 +77,20 @@ impl Stopper {
     }
 }
 
-/// Makes an item of an entry, or of a key that is gone.
+/// Turns an entry, or a key without one, into an item.
 type Decode<K, V> = Box<dyn Fn(&[u8], Option<&Arc<Entry>>) -> Decoded<K, V> + Send>;
 
 pub(crate) enum Decoded<K, V> {
-    /// It is none of those that are watched.
+    /// The key is not watched.
     Other,
     Value(K, V),
     Gone(K),
-    /// The id is none if it is the key that is malformed.
+    /// The value is malformed. Without an id, the key is.
     Malformed(Option<K>, Error),
 }
 
 impl<K, V> Decoded<K, V> {
-    /// What an id is, of which there is this value, if any.
+    /// Makes an item of an id and its value, if there is one.
     pub(crate) fn of(id: K, value: Option<Result<V, Error>>) -> Decoded<K, V> {
         match value {
             None => Decoded::Gone(id),
@@ -100,62 +100,62 @@ impl<K, V> Decoded<K, V> {
     }
 }
 
-/// An event of a [`Watch`]. More may be added.
+/// An event of a [`Watch`]. Later versions may add more.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event<K: Ord, V> {
-    /// The watch is connected for the first time, and this is what there is. All changes after its
-    /// revision follow. Before it there is at most one [`Interrupted`](Self::Interrupted).
+    /// The watch is connected for the first time, with the current state. All changes after its
+    /// revision follow. At most one [`Interrupted`](Self::Interrupted) comes before it.
     Ready(View<K, V>),
-    /// An id is new, or has another value.
+    /// An id is new, or has a new value.
     Changed {
-        /// The id.
+        /// The changed id.
         id: K,
-        /// The value.
+        /// The new value.
         value: V,
-        /// The revision that wrote it.
+        /// The revision that wrote the value.
         revision: Revision,
     },
-    /// An id is deleted.
+    /// An id is deleted, by a writer or with its lease.
     Deleted {
-        /// The id.
+        /// The deleted id.
         id: K,
-        /// The revision that deleted it; if that is not known, a later one.
+        /// The revision that deleted it. If unknown, a later one.
         revision: Revision,
     },
-    /// A value or a key is malformed. It says nothing of any other one, and of this id what was
-    /// known before is the last that is known.
+    /// A value or a key is malformed. Other ids are not affected. This id keeps its last known
+    /// value.
     Malformed {
-        /// The id, unless the key is malformed.
+        /// The id. `None` if the key itself is malformed.
         id: Option<K>,
-        /// What is wrong.
+        /// The problem with the value or the key.
         error: Error,
     },
-    /// Changes may have been missed: this is all that there is. What was known and is not in it, is
-    /// deleted.
+    /// Changes may have been missed, and this is the current state. Known ids that are not in it
+    /// are deleted.
     Resync(View<K, V>),
-    /// The store is not reached: what was known is the last that is known.
+    /// The store is unreachable. The known state is the last one.
     Interrupted {
-        /// Since when.
+        /// The start of the outage.
         since: SystemTime,
-        /// Why.
+        /// The error that showed it.
         error: Error,
     },
-    /// The store is reached again. The changes of meanwhile follow.
+    /// The store is reachable again. The changes since then follow.
     Restored(Revision),
 }
 
-/// All that a watch knows.
+/// The whole state of a watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct View<K: Ord, V> {
-    /// The revision that it is complete up to.
+    /// The revision up to which the state is complete.
     pub revision: Revision,
-    /// The values, with the revisions that wrote them.
+    /// The values, each with the revision that wrote it.
     pub values: BTreeMap<K, (V, Revision)>,
-    /// The ids of malformed values: they are there, and what they are is not known.
+    /// The ids of malformed values, with the reasons. They exist, but their values are unknown.
     pub malformed: BTreeMap<K, String>,
-    /// How many keys are malformed.
+    /// The number of malformed keys.
     pub malformed_keys: usize,
 }
 
@@ -169,7 +169,8 @@ impl<K: Ord, V> Watch<K, V> {
         Watch::of_content(world, prefixes, config, Content::Value, decode)
     }
 
-    /// As [`new`](Self::new), of what counts as a change of an entry.
+    /// Makes a watch like [`new`](Self::new). `content` decides which differences of an entry are
+    /// changes.
     pub(crate) fn of_content(
         world: &World,
         prefixes: impl IntoIterator<Item = Vec<u8>>,
@@ -181,12 +182,12 @@ impl<K: Ord, V> Watch<K, V> {
         Ok(Watch { feeds, decode: Box::new(decode) })
     }
 
-    /// Returns the next event, or none within `timeout`.
+    /// Returns the next event, or `None` if there is none within `timeout`.
     ///
     /// # Errors
     ///
-    /// When the watch has ended, because of an error that does not pass, such as
-    /// [`Denied`](ErrorKind::Denied): no more events will come.
+    /// Fails if the watch has ended because of a permanent error, such as
+    /// [`Denied`](ErrorKind::Denied). No more events will come.
     pub fn next(&mut self, timeout: Duration) -> Result<Option<Event<K, V>>, Error> {
         let end = Instant::now() + timeout;
         loop {
@@ -200,23 +201,23 @@ impl<K: Ord, V> Watch<K, V> {
         }
     }
 
-    /// Returns since when the store is not reached; none if it is.
+    /// Returns the time since when the store is unreachable. `None` if it is reachable.
     pub fn cut_off_since(&self) -> Option<SystemTime> {
         self.feeds.mirror.cut_off_since()
     }
 
-    /// Returns the revision up to which all changes of what is watched have been returned. Where
-    /// nothing changes, it goes on only when the store says so by itself.
+    /// Returns the revision up to which all watched changes have been returned. While nothing
+    /// changes, it advances only if the store reports progress by itself.
     pub fn revision(&self) -> Revision {
         self.feeds.mirror.delivered()
     }
 
-    /// Returns what ends the watch from another thread.
+    /// Returns a handle that ends the watch from another thread.
     pub(crate) fn stopper(&self) -> Stopper {
         Stopper(Arc::clone(&self.feeds.mirror))
     }
 
-    /// Returns how often a comparison with the store found an event that it had skipped.
+    /// Returns how many skipped events were found by comparisons with the store.
     pub fn repaired(&self) -> u64 {
         self.feeds.mirror.repaired()
     }

@@ -1,4 +1,4 @@
-//! [`World`]: the store as one host is connected to it, with the keys below a prefix.
+//! [`World`]: one host's connection to the store, with the keys below a prefix.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,9 +8,10 @@ use crate::{Compare, Entry, Error, ErrorKind, LeaseId, Revision, Store, Write};
 
 /// The world, as one host sees it. Clones share the connection.
 ///
-/// Each call blocks for the store's timeout at most, times the few requests that it makes. It fails
-/// with the errors of the store; what else it fails with is said there. A write returns true if
-/// something was written, and false if it was so already: then no watch has an event.
+/// Each call makes a few requests, and blocks at most for the store's timeout for each of them. It
+/// fails with the store's errors, and with those listed at the call. A write returns true if it
+/// wrote something. It returns false if the store already had the value; then no watch has an
+/// event.
 #[derive(Clone)]
 pub struct World {
     pub(crate) store: Arc<dyn Store>,
@@ -18,12 +19,12 @@ pub struct World {
     host: Arc<str>,
 }
 
-/// How often a write is tried anew because another writer was first.
+/// The number of attempts if another writer is first.
 pub(crate) const ATTEMPTS: usize = 16;
 
 impl World {
-    /// Makes the world of a host. `prefix` begins all keys, such as `/trueup`: hosts with the same
-    /// one share a world.
+    /// Makes the world of a host. `prefix` is the start of all keys, such as `/trueup`. Hosts with
+    /// the same prefix share a world.
     ///
     /// # Errors
     ///
@@ -37,22 +38,22 @@ impl World {
         Ok(World { store, keys: Keys::new(prefix)?, host: host.into() })
     }
 
-    /// Returns the name of this host.
+    /// Returns this host's name in the world.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Returns the store.
+    /// Returns the store that the world is in.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// Reads one key.
+    /// Reads the newest entry of one key.
     pub(crate) fn entry(&self, key: &[u8]) -> Result<Option<Entry>, Error> {
         self.store.read_key(key)
     }
 
-    /// Reads several prefixes as of one revision: the newest, as of the first read.
+    /// Reads several prefixes at one revision, the newest at the first read.
     pub(crate) fn read_all(&self, prefixes: &[Vec<u8>]) -> Result<(Revision, Vec<Entry>), Error> {
         let mut attempt = 0;
         loop {
@@ -64,9 +65,9 @@ impl World {
         }
     }
 
-    /// Sets a key to what `decide` makes of its value, or deletes it, on condition that no other
-    /// writer has written in between. So it is safe to try anew when another writer was first, or
-    /// when it is not known whether the write took effect. Returns true if something was written.
+    /// Sets a key to the result of `decide` for its current value, or deletes it. Writes only if no
+    /// other writer has written in between. So it can safely try again if another writer was first,
+    /// or if the result of a write is unknown. Returns true if it wrote something.
     pub(crate) fn update(
         &self,
         key: &[u8],
@@ -123,7 +124,7 @@ fn read_at_once(store: &dyn Store, prefixes: &[Vec<u8>]) -> Result<(Revision, Ve
     Ok((at.unwrap_or_default(), all))
 }
 
-/// The comparison that a key is as it was read.
+/// Returns the comparison that a key is unchanged since it was read.
 pub(crate) fn fence(key: &[u8], entry: Option<&Entry>) -> Compare {
     match entry {
         Some(entry) => Compare::Modified(key.to_vec(), entry.modified),

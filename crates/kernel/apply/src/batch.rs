@@ -11,20 +11,20 @@ use crate::run::Step;
 use crate::run::{Run, stopped};
 
 impl Run<'_> {
-    /// Returns whether nothing more is sent. To be called before each batch.
+    /// Returns true if no more ops are sent. Call it before each batch.
     pub(crate) fn is_stopped(&mut self) -> bool {
         self.stopped = self.stopped || !(self.go_on)();
         self.stopped
     }
 
-    /// Sends the current batch and notes the outcomes of its ops.
+    /// Sends the current batch and records the outcomes of its ops.
     pub(crate) fn flush(&mut self) {
         if self.batch.is_empty() {
             return;
         }
         if self.is_stopped() {
             self.batch.clear();
-            // The first message of an op of two may be done.
+            // The first message of an op with two may be done.
             for (at, _) in self.sent.drain(..) {
                 if self.outcomes[at].as_ref().is_none_or(Outcome::is_applied) {
                     self.outcomes[at] = Some(stopped());
@@ -51,7 +51,7 @@ impl Run<'_> {
         self.sent = sent;
     }
 
-    /// Sends the current batch, and notes the echoes of routes where they are wanted.
+    /// Sends the current batch, and records the echoes of routes if they are wanted.
     fn send(&mut self) -> Result<Vec<Answer>, Error> {
         let Some(echoed) = &mut self.echoed else {
             return self.socket.send_batch(&mut self.batch);
@@ -80,7 +80,7 @@ impl Run<'_> {
         })
     }
 
-    /// Notes the kernel's answer to a message of an op.
+    /// Records the kernel's answer to a message of an op.
     fn note_answer(&mut self, at: usize, step: Step, answer: Answer) {
         let op = &self.plan.ops[at];
         if !matches!(answer, Some(Err(_))) {
@@ -113,7 +113,7 @@ impl Run<'_> {
             let created = devs.filter_map(|dev| Some((dev, *self.indexes.get(&dev)?)));
             self.created.extend(created);
         }
-        // Of an op of two messages the first refusal counts.
+        // For an op with two messages the first refusal counts.
         if self.outcomes[at].as_ref().is_none_or(Outcome::is_applied) {
             self.outcomes[at] = Some(outcome);
         }
@@ -128,7 +128,7 @@ fn echoed_route(message: &Message<'_>) -> Option<Route> {
     }
 }
 
-/// Returns whether a route is the one that an op replaces.
+/// Returns true if a route is the one that an op replaces.
 fn is_old(op: &Op, route: &Route) -> bool {
     match op.was().as_deref() {
         Some(Object::Route(was)) => {

@@ -7,17 +7,17 @@ use trueup_reconcile::ErrorClass;
 
 /// Returns the class of a refusal.
 ///
-/// An errno means different things for different kinds: first the kind is asked
-/// ([`KindCodec`](trueup_netlink::codec::KindCodec)). The sources are the kernel's `rtnetlink.c`,
-/// `fib_frontend.c`, `route.c`, `devinet.c`, `addrconf.c`, `neighbour.c`, `fib_rules.c` and
-/// `nexthop.c`.
+/// An errno means different things for different kinds, so the kind
+/// ([`KindCodec`](trueup_netlink::codec::KindCodec)) decides first. The sources are the kernel's
+/// `rtnetlink.c`, `fib_frontend.c`, `route.c`, `devinet.c`, `addrconf.c`, `neighbour.c`,
+/// `fib_rules.c` and `nexthop.c`.
 pub(crate) fn classify(action: Action, object: &Object, error: &KernelError) -> ErrorClass {
     let errno = error.errno();
     let (absent, cause) = with_object!(object, object: K => {
         (K::ABSENT, object.refusal_cause(action, error))
     });
     match (action, cause) {
-        // The object to delete does not exist any more, or its device does not.
+        // The object to delete, or its device, no longer exists.
         (Action::Delete, _) if errno == absent || errno == libc::ENODEV => ErrorClass::DoneAlready,
         (_, Some(RefusalCause::AlreadyDone)) => ErrorClass::DoneAlready,
         (_, Some(RefusalCause::Dependency)) => ErrorClass::Dependency,

@@ -8,14 +8,14 @@ use std::ops::Range;
 use trueup_net::{Dev, Plan};
 
 /// The range of the indexes that trueup draws. The kernel numbers interfaces from 1 and does not
-/// get here.
+/// reach it.
 const INDEXES: Range<u32> = 1 << 24..1 << 31;
 
 /// Draws the index of each interface that a plan will create: at random, from 2^24 to 2^31 - 1.
 ///
-/// The caller can record an index before the kernel is asked. A link that afterwards has the index
-/// (one of some two thousand million) and the name was then created by trueup. The kernel refuses
-/// to create a link whose index is taken.
+/// The caller can record an index before the kernel is asked. If a link then has this name and this
+/// index, one of some two thousand million, trueup created it. The kernel refuses to create a link
+/// with an index in use.
 pub fn draw_indexes(plan: &Plan) -> BTreeMap<Dev, u32> {
     let mut drawn = BTreeSet::new();
     plan.devices
@@ -31,18 +31,17 @@ pub fn draw_indexes(plan: &Plan) -> BTreeMap<Dev, u32> {
 }
 
 thread_local! {
-    /// The seed of the numbers that this thread draws, and how many it drew.
+    /// The seed of this thread's random numbers, and their count so far.
     static SEED: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
 }
 
-/// Makes the numbers that the calling thread draws from now on depend on a seed alone, for
-/// simulation.
+/// Makes the calling thread's random numbers depend only on a seed from now on, for simulation.
 #[doc(hidden)]
 pub fn seed_random(seed: u64) {
     SEED.set(Some((seed, 0)));
 }
 
-/// Returns a random number of a range.
+/// Returns a random number in a range.
 pub(crate) fn random(among: Range<u32>) -> u32 {
     let random = match SEED.get() {
         Some((seed, drawn)) => {
@@ -58,7 +57,7 @@ pub(crate) fn random(among: Range<u32>) -> u32 {
     among.start + (random % span) as u32
 }
 
-/// Returns whether an index was [drawn](draw_indexes), by this trueup or by another.
+/// Returns true if an index was [drawn](draw_indexes), by this trueup or by another.
 pub fn is_drawn_index(index: u32) -> bool {
     INDEXES.contains(&index)
 }

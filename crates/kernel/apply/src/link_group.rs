@@ -1,21 +1,18 @@
-//! The delete of many links in one group.
+//! Deletes many links in one group.
 //!
-//! Before the kernel removes a link it waits until nothing uses the link any more, some sixteen
-//! milliseconds; links that one message deletes share that wait. So the links that a plan deletes
-//! in a row are put into a group of their own, and then the group is deleted, all in one send
-//! (`rtnl_group_dellink` in net/core/rtnetlink.c).
+//! Before the kernel removes a link it waits until nothing uses it, about sixteen milliseconds.
+//! Links deleted by one message share that wait. So consecutive link deletes are put into a group,
+//! and the group is deleted, all in one send (`rtnl_group_dellink` in net/core/rtnetlink.c).
 //!
-//! The group removes no more than a delete of each link would:
+//! The group removes no more than deleting each link would:
 //!
 //! - Only links of the plan are put into the group, each by the index by which it would be deleted.
-//!   What the kernel removes with them, such as the peer of a veth, is the same either way.
-//! - The group's number is drawn for each send, from some two thousand million, and is none that a
-//!   link had when the plan was made. To get a link of its own into the group, another writer would
-//!   have to read the number from one of ours and use it while the kernel carries out that one
-//!   send.
-//! - The kernel deletes none of a group of which it cannot delete one. A link whose two messages
-//!   the kernel did not both confirm is deleted by itself, so that each op has an answer of its
-//!   own.
+//!   Links that the kernel removes along, such as the peer of a veth, are the same either way.
+//! - The group's number is drawn for each send, from some two thousand million. No link had it when
+//!   the plan was made. To get its own link into the group, another writer would have to read the
+//!   number from one of ours and use it while the kernel carries out that one send.
+//! - If the kernel cannot delete one link of a group, it deletes none. A link whose two messages
+//!   were not both confirmed is deleted by itself, so that each op has its own answer.
 //! - A process killed between two messages leaves links of ours in a group. They are ours by their
 //!   index in the ledger, and the next pass deletes them.
 
@@ -28,17 +25,17 @@ use crate::indexes::random;
 use crate::outcome::{Outcome, refused};
 use crate::run::{Run, stopped};
 
-/// The least number of links for a group: four take a third of the time that single deletes take.
+/// The least number of links for a group: four take a third of the time of single deletes.
 const MIN_LINKS: usize = 4;
 /// The greatest number of links: with the delete of their group they fill one batch.
 const MAX_LINKS: usize = BATCH_MESSAGES - 1;
-/// The range of group numbers: above what people choose, and positive as a signed number, as the
-/// kernel compares them.
+/// The range of group numbers: above those that people choose, and positive as a signed number,
+/// which the kernel compares.
 const GROUPS: Range<u32> = 1 << 24..1 << 31;
 
 impl Run<'_> {
-    /// Deletes the links that the plan deletes in a row from a position on, if there are enough of
-    /// them, and returns the position after them.
+    /// Deletes the links whose deletes follow each other in the plan from a position on, if there
+    /// are enough of them. Returns the position after them.
     pub(crate) fn delete_link_group(&mut self, from: usize) -> Option<usize> {
         let deletes = (from..self.plan.ops.len()).take_while(|at| {
             let op = &self.plan.ops[*at];
@@ -84,7 +81,7 @@ impl Run<'_> {
             let object = &self.plan.ops[at].object;
             let is_done = match answer {
                 Some(Ok(())) => group_deleted,
-                // The link does not exist any more.
+                // The link no longer exists.
                 Some(Err(error)) => refused(object, Action::Delete, &error).class.is_done(),
                 None => false,
             };

@@ -1,4 +1,4 @@
-//! [`Outcome`]: what became of each op.
+//! [`Outcome`]: the result of each op.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,24 +9,25 @@ use trueup_reconcile::ErrorClass;
 
 use crate::error_class::classify;
 
-/// The outcome of one op. That of one message is a [`trueup_netlink::Answer`].
+/// The outcome of one op. A single message has a [`trueup_netlink::Answer`].
 pub type Outcome = trueup_reconcile::Outcome<Box<Failure>, Pending>;
 
 /// The reason why an op was not sent.
 pub type Pending = trueup_reconcile::Pending<Wait>;
 
-/// The reason why an op failed, with both forms of an object that the kernel stores otherwise.
+/// The reason why an op failed. Contains both forms of an object that the kernel stores
+/// differently.
 pub type Failure = trueup_reconcile::Failure<Option<StoredForms>>;
 
-/// What an op waits for that was not sent.
+/// The obstacle of an op that was not sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
-    /// The op at this position of the plan, which was not applied.
+    /// It needs the op at this position of the plan, which was not applied.
     Needs(usize),
-    /// The plan holds it.
+    /// The plan holds it, for this reason.
     Held(Hold),
-    /// The plan's device of this name was not created.
+    /// The plan's device with this name was not created.
     NoDevice(IfName),
 }
 
@@ -40,18 +41,18 @@ impl fmt::Display for Wait {
     }
 }
 
-/// The two forms of an object that the kernel stores otherwise, in the words of `ip`.
+/// The two forms of an object that the kernel stores differently, in the words of `ip`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredForms {
-    /// The desired form.
+    /// The form that was written.
     pub desired: String,
-    /// The stored form; `None` if the kernel stores nothing.
+    /// The stored form. `None` if the kernel stores no object.
     pub stored: Option<String>,
 }
 
-/// Makes the failure of an object that was written, and that the kernel stores as something else, or
-/// not at all.
+/// Makes the failure of an object that the kernel stores differently from what was written, or not
+/// at all.
 pub fn stored_otherwise(desired: &Object, stored: Option<&Object>, devices: &Devices) -> Failure {
     let (desired, stored) = match stored {
         Some(stored) => {
@@ -76,7 +77,7 @@ pub(crate) fn refused(object: &Object, action: Action, error: &KernelError) -> F
     Failure::new(classify(action, object, error), error).with_errno(Some(error.errno()))
 }
 
-/// Makes the outcome of an op that failed without an answer of the kernel.
+/// Makes the outcome of an op that failed without the kernel's answer.
 pub(crate) fn failed(class: ErrorClass, why: impl fmt::Display) -> Outcome {
     Outcome::Failed(Box::new(Failure::new(class, why)))
 }
@@ -89,15 +90,14 @@ pub struct Outcomes {
     pub outcomes: Vec<Outcome>,
     /// The interface indexes of the planned devices that were created.
     pub created: BTreeMap<Dev, u32>,
-    /// The positions of the creates that count as applied although another writer created the
-    /// object: an equal rule existed by then.
+    /// The positions of creates that count as applied although another writer created the object:
+    /// an equal rule existed by then.
     pub found_existing: BTreeSet<usize>,
-    /// The positions of the ops of which nothing was done: the kernel refused them, or they were
-    /// not sent.
+    /// The positions of ops that changed nothing: the kernel refused them, or they were not sent.
     pub undone: BTreeSet<usize>,
     /// The route that the kernel echoed as stored or deleted, by the position of the op, after
-    /// [`apply_with_echo`](crate::apply_with_echo). Where a route is here, no other read-back is
-    /// needed; where none is and the op is not [`undone`](Self::undone), nothing is known.
+    /// [`apply_with_echo`](crate::apply_with_echo). With an entry, no other read-back is needed.
+    /// Without one, the state is unknown unless the op is [`undone`](Self::undone).
     pub echoed: BTreeMap<usize, Route>,
 }
 

@@ -10,15 +10,15 @@ use trueup_reconcile::ErrorClass;
 
 use crate::outcome::{Outcome, Outcomes, Pending, Wait, failed, stored_otherwise};
 
-/// Carries a plan out over a socket in the namespace that the plan was made for. New links get the
-/// `indexes` [drawn](crate::draw_indexes) for them; the kernel numbers those that are not in it,
-/// and what depends on such a link waits.
+/// Carries a plan out over a socket in the plan's namespace. New links get the `indexes`
+/// [drawn](crate::draw_indexes) for them. The kernel numbers links without one, and the ops that
+/// depend on such a link wait.
 ///
-/// Calls `go_on` before each batch: once it returns false, nothing more is sent, and the rest is
+/// Calls `go_on` before each batch. Once it returns false, no more ops are sent, and the rest is
 /// pending ([`Hold::Cut`]).
 ///
-/// Returns exactly one outcome for each op. If the socket fails altogether, the ops of the batch
-/// have failed with class `unknown`.
+/// Returns exactly one outcome for each op. If the socket fails altogether, the batch's ops fail
+/// with class `unknown`.
 pub fn apply(
     plan: &Plan,
     socket: &mut Socket,
@@ -28,8 +28,8 @@ pub fn apply(
     carry_out(plan, socket, indexes, go_on, false)
 }
 
-/// As [`apply`], and asks the kernel to echo each route that it stores or deletes: see
-/// [`Outcomes::echoed`]. An echo costs two to three microseconds for each op, a dump half a
+/// Like [`apply`], but asks the kernel to echo each route that it stores or deletes: see
+/// [`Outcomes::echoed`]. An echo takes two to three microseconds for each op, a dump half a
 /// microsecond for each route in the table.
 pub fn apply_with_echo(
     plan: &Plan,
@@ -97,14 +97,14 @@ pub(crate) struct Run<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) socket: &'a mut Socket,
     pub(crate) batch: Batch,
-    /// The ops in the batch, by position, and which step of each.
+    /// The ops in the batch, by position, each with its step.
     pub(crate) sent: Vec<(usize, Step)>,
     pub(crate) outcomes: Vec<Option<Outcome>>,
     pub(crate) created: BTreeMap<Dev, u32>,
     pub(crate) found_existing: BTreeSet<usize>,
     /// For each op, true if a message of it was carried out, or may have been.
     pub(crate) touched: Vec<bool>,
-    /// The routes that the kernel echoed, where it is asked to.
+    /// The routes that the kernel echoed, if it was asked to.
     pub(crate) echoed: Option<BTreeMap<usize, Route>>,
     /// The ops whose old route is deleted, or was alone on its key, by the kernel's echo.
     pub(crate) old_deleted: BTreeSet<usize>,
@@ -112,11 +112,11 @@ pub(crate) struct Run<'a> {
     pub(crate) old_missing: BTreeSet<usize>,
     pub(crate) indexes: &'a BTreeMap<Dev, u32>,
     pub(crate) go_on: &'a dyn Fn() -> bool,
-    /// Nothing more is sent: the caller said no.
+    /// True if no more ops are sent, since the caller stopped the run.
     pub(crate) stopped: bool,
 }
 
-/// Returns the outcome of an op that was not sent because the caller said no.
+/// Returns the outcome of an op that was not sent because the caller stopped the run.
 pub(crate) fn stopped() -> Outcome {
     Outcome::Pending(Pending::Cut)
 }
@@ -141,7 +141,7 @@ impl Run<'_> {
             self.outcomes[at] = Some(stopped());
             return;
         }
-        // An op that it needs may be in the current batch: its outcome has to be known first.
+        // An op that it needs may be in the current batch: its outcome must be known first.
         if self.plan.needs(at).any(|need| self.outcomes[need].is_none()) {
             self.flush();
         }
@@ -161,8 +161,7 @@ impl Run<'_> {
         }
     }
 
-    /// Adds a message of an op to the batch, unless it cannot be encoded, and returns whether it
-    /// did.
+    /// Adds a message of an op to the batch, unless it cannot be encoded. Returns true if it did.
     fn add(&mut self, at: usize, step: Step) -> bool {
         let op = &self.plan.ops[at];
         let pushed = match self.push(op, step) {
@@ -179,7 +178,7 @@ impl Run<'_> {
         pushed.is_ok()
     }
 
-    /// Sends a message of an op, and returns whether the kernel carried it out.
+    /// Sends a message of an op, and returns true if the kernel carried it out.
     fn send_now(&mut self, at: usize, step: Step) -> bool {
         let added = self.add(at, step);
         self.flush();
@@ -187,8 +186,8 @@ impl Run<'_> {
     }
 
     /// Appends a route after the old one, and deletes the old one. If the old one is missing,
-    /// another writer may have a route on the key, and be first on it: the new route is deleted
-    /// again, and the op is a conflict until the key was read.
+    /// another writer may have a route on the key, and be first on it. Then the new route is
+    /// deleted again, and the op is a conflict until the key is read.
     fn append_then_delete(&mut self, at: usize) {
         if !self.send_now(at, Step::Append)
             || self.old_deleted.contains(&at)
@@ -213,7 +212,8 @@ impl Run<'_> {
         }
     }
 
-    /// Adds a message of an op to the batch, and returns whether it did: not if that is full.
+    /// Adds a message of an op to the batch, and returns true if it did: false if the batch is
+    /// full.
     fn push(&mut self, op: &Op, step: Step) -> Result<bool, EncodeError> {
         let (created, chosen, devices) = (&self.created, self.indexes, &self.plan.devices);
         let is_unmarked = self.plan.unstored.contains(op.object.kind());
@@ -255,7 +255,7 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// Returns the object that the message is about, and what is done with it.
+    /// Returns the object of the message, and the action on it.
     pub(crate) fn target(self, op: &Op) -> (Cow<'_, Object>, Action) {
         let object = Cow::Borrowed(&op.object);
         match self {
@@ -276,7 +276,7 @@ pub(crate) fn parts(op: &Op) -> &'static [Part] {
     with_object!(&op.object, object: K => K::parts(op.action, object, of_kind(was.as_deref())))
 }
 
-/// Returns the observed object of an update, where messages depend on it. Those of routes do not.
+/// Returns the observed object of an update if messages depend on it. Those of routes do not.
 fn was(op: &Op) -> Option<Cow<'_, Object>> {
     let has_say = op.object.kind() != Kind::Route;
     has_say.then(|| op.was())?

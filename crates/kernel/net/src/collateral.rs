@@ -1,18 +1,25 @@
-//! Objects that the kernel would delete along with what we delete: foreign ones, and ours of kinds
-//! that are not declared.
+//! Finds objects that the kernel would delete along with ours: other writers' objects, and our own
+//! of undeclared kinds.
 //!
-//! What happens to links, and to others along with them, is in [`effects`]. The kernel deletes with
-//! a link all that lives on it. With the first IPv4 address of a subnet it deletes those that
-//! follow it (unless the device promotes them), with an address the IPv4 routes whose gateway it
-//! made reachable or whose source it was, and with the last IPv4 address of a device all of its
-//! IPv4 routes and neighbours, permanent ones too. A link that goes down loses its routes,
-//! neighbours, IPv6 addresses and nexthop objects. One that loses its carrier loses its nexthop
-//! objects, with the routes that point at them, and the neighbours that are not permanent; one
-//! whose hardware address changes its neighbours. A nexthop object that goes is missing in its
-//! groups. An IPv6 address that goes is taken out of the routes whose preferred source it is, and
-//! when it goes or changes, so may another's route to its subnet. Where that would hit an object of
-//! another writer, or one that is to be restored to another writer some day, the op is not carried
-//! out.
+//! The side effects on links, and on objects that depend on them, are in [`effects`]. These are the
+//! kernel's rules:
+//!
+//! - Deleting a link deletes everything on it.
+//! - Deleting the first IPv4 address of a subnet deletes its secondaries, unless the device
+//!   promotes them.
+//! - Deleting an address deletes the IPv4 routes whose gateway it made reachable or whose source it
+//!   was. The last IPv4 address of a device takes all of the device's IPv4 routes and neighbours,
+//!   permanent ones too.
+//! - An IPv6 address that goes is removed from the routes whose preferred source it is. If it goes
+//!   or changes, another writer's route to its subnet may go as well.
+//! - A link set down loses its routes, neighbours, IPv6 addresses and nexthop objects.
+//! - A link without a carrier loses its nexthop objects, the routes that point at them, and its
+//!   neighbours except the permanent ones.
+//! - A link with a new hardware address loses its neighbours.
+//! - A deleted nexthop object is removed from its groups.
+//!
+//! If an op would hit another writer's object, or one to be restored to another writer later, it is
+//! held.
 
 mod addresses;
 mod effects;
@@ -34,27 +41,28 @@ use crate::values::{Dev, Family, Prefix, Protocols};
 use effects::Effect;
 pub(crate) use effects::Effects;
 
-/// Foreign objects, by what carries them.
+/// Foreign objects, indexed by their carriers.
 pub(crate) struct CollateralIndex<'a> {
     effects: Effects<'a>,
     /// Foreign links, by index.
     links: BTreeMap<u32, Hold>,
-    /// The first object on a link that is lost in that way.
+    /// The first object lost with each link, by the kind of loss.
     on_link: BTreeMap<(u32, Loss), Hold>,
-    /// Foreign objects that are lost with addresses.
+    /// Foreign objects lost with addresses.
     on_addresses: OnAddresses,
-    /// The first route on each device to an IPv6 subnet, ours left out: another writer's, or `None`
-    /// for one that the kernel derived.
+    /// Each device's first route to an IPv6 subnet, ours left out. `None` if the kernel derived the
+    /// route, else it is another writer's.
     on_subnet: BTreeMap<(Dev, Prefix), Option<Object>>,
-    /// Foreign objects that may go along, on links.
+    /// Foreign objects on links that policy allows to go along.
     along: BTreeMap<(u32, Loss), Vec<Object>>,
-    /// Foreign objects that may go along with addresses.
+    /// The same for objects lost with addresses.
     along_addresses: OnAddresses,
 }
 
 impl<'a> CollateralIndex<'a> {
-    /// Collects those among what was observed, and among what is to be restored to other writers:
-    /// now, or once its key is not desired any more. `effects` are of the same observation.
+    /// Collects foreign objects from the observation and from the objects to be restored to other
+    /// writers, now or once their keys are no longer desired. `effects` must come from the same
+    /// observation.
     pub(crate) fn new<'b>(
         observed: &'b Observed,
         effects: Effects<'a>,
@@ -63,7 +71,7 @@ impl<'a> CollateralIndex<'a> {
     ) -> CollateralIndex<'a> {
         let mut restored_links = Vec::new();
         let mut restored_routes = Vec::new();
-        // Of these all that matters here is in the key.
+        // Only the keys of these matter here.
         let mut restored_keys = BTreeSet::new();
         for object in restored {
             match object {
@@ -125,8 +133,8 @@ impl<'a> CollateralIndex<'a> {
         index
     }
 
-    /// Adds what was on keys before we overrode it, if it can be restored: it needs its devices,
-    /// and a route the addresses that make its gateways reachable.
+    /// Adds an object we overrode, if it can be restored. That takes its devices and, for a route,
+    /// the addresses that make its gateways reachable.
     fn add_overridden(&mut self, observed: &Observed, carriers: &Carriers, proof: Proof<'_>) {
         let Owned { former, returning, .. } = proof.owned;
         if former.is_empty() && returning.is_empty() {
@@ -140,7 +148,7 @@ impl<'a> CollateralIndex<'a> {
             }
             match object {
                 Object::Route(route) => self.add(route, carriers),
-                // It is there, and stays another writer's.
+                // The link exists, and stays another writer's.
                 Object::Link(_) => {}
                 object => {
                     for index in object.devices().into_iter().filter_map(Dev::as_index) {
@@ -164,7 +172,7 @@ impl<'a> CollateralIndex<'a> {
         object.note_addresses(&mut self.on_addresses);
     }
 
-    /// Adds an object that may go along.
+    /// Adds an object that policy allows to go along.
     fn add_along<K: Collateral>(&mut self, object: &K, carriers: &Carriers) {
         let carriers = object.carriers(carriers);
         let indexes: BTreeSet<u32> = carriers.into_iter().filter_map(Dev::as_index).collect();
@@ -177,7 +185,7 @@ impl<'a> CollateralIndex<'a> {
         object.note_addresses(&mut self.along_addresses);
     }
 
-    /// The objects that go along with an op on a link, as they may.
+    /// Returns the objects that go along with an op on a link, and are allowed to.
     pub(crate) fn along(&self, op: &Op) -> Vec<&Object> {
         if self.along.is_empty() {
             return Vec::new();
@@ -190,8 +198,8 @@ impl<'a> CollateralIndex<'a> {
             .collect()
     }
 
-    /// Why an op on a link is to be held: what is lost with it, beside what goes with the ops that
-    /// were carried out before. One that is not held counts as carried out from here on.
+    /// Returns the reason to hold an op on a link: an object lost with it, beyond those lost with
+    /// earlier ops. If there is none, counts the op as carried out.
     pub(crate) fn carry_out(&mut self, op: &Op) -> Option<Hold> {
         let Object::Link(link) = &op.object else {
             return None;
@@ -203,12 +211,12 @@ impl<'a> CollateralIndex<'a> {
         lost
     }
 
-    /// Returns true if an op on a link does anything that could cost other objects.
+    /// Returns true if an op on a link could cost other objects.
     pub(crate) fn has_effects(&self, op: &Op) -> bool {
         !self.effects.of_op(op).is_empty()
     }
 
-    /// Why the delete of a link is to be held.
+    /// Returns the reason to hold a link's delete, or `None`.
     pub(crate) fn of_delete(&self, index: u32) -> Option<&Hold> {
         self.lost(index, &self.effects.of_delete(index))
     }
@@ -229,8 +237,7 @@ impl<'a> CollateralIndex<'a> {
         })
     }
 
-    /// The ways in which something on a link is lost with what happens to links, each with the
-    /// link's index.
+    /// Translates effects on links into the losses they cause, each with the link's index.
     fn losses(&self, effects: &[(u32, Effect)]) -> impl Iterator<Item = (u32, Loss)> {
         let of_mtus = [(Family::Inet6, Loss::Ipv6), (Family::Inet, Loss::Ipv4)];
         effects.iter().flat_map(move |(index, effect)| {
@@ -252,8 +259,8 @@ impl<'a> CollateralIndex<'a> {
         })
     }
 
-    /// A foreign route that the kernel would take for its own to the subnet of an IPv6 address that
-    /// is replaced (`modify_prefix_route`).
+    /// Returns a foreign route to the subnet of a replaced IPv6 address. The kernel would take the
+    /// route for its own (`modify_prefix_route`).
     pub(crate) fn of_readdress(&self, was: &Address) -> Option<&Object> {
         if was.family() == Family::Inet || was.flags.contains(AddressFlags::NOPREFIXROUTE) {
             return None;
@@ -265,8 +272,9 @@ impl<'a> CollateralIndex<'a> {
     }
 }
 
-/// What still points at nexthop objects that are to be deleted, once the ops are done, and would go
-/// with them or, a group, shrink: by the object's number. Only what is of protocols that `counts`.
+/// Returns, by nexthop object, one object that still points at it after the ops although the ops
+/// delete it: a route would be deleted with it, a group would shrink. Considers only protocols for
+/// which `counts` returns true.
 pub(crate) fn on_nexthops(
     observed: &Observed,
     ops: &[Op],
@@ -277,7 +285,7 @@ pub(crate) fn on_nexthops(
     if deleted.is_empty() {
         return left;
     }
-    // There can be a million: they are counted, and looked at again only where one stays.
+    // There can be a million routes: count them, and look again only if one stays.
     let mut count: BTreeMap<u32, i64> = BTreeMap::new();
     for op in ops {
         let counts = counts(op.object.protocol());
@@ -310,7 +318,7 @@ pub(crate) fn on_nexthops(
     left
 }
 
-/// The numbers of the nexthop objects to which ops do something.
+/// Returns the numbers of the nexthop objects affected by ops.
 fn nexthops_of(ops: &[Op], does: impl Fn(Action) -> bool) -> BTreeSet<u32> {
     ops.iter()
         .filter(|op| does(op.action))
@@ -318,7 +326,7 @@ fn nexthops_of(ops: &[Op], does: impl Fn(Action) -> bool) -> BTreeSet<u32> {
         .collect()
 }
 
-/// The nexthop object that a route points at no more after an op.
+/// Returns the nexthop object that a route no longer points at after an op.
 fn left_by(op: &Op) -> Option<u32> {
     let Object::Route(route) = &op.object else {
         return None;
@@ -327,8 +335,8 @@ fn left_by(op: &Op) -> Option<u32> {
     route.nexthop_left(op.action, was.as_deref().and_then(|was| was.try_into().ok()))
 }
 
-/// What IPv6 finds when it looks for the route that it made to an address's subnet: the first on
-/// the device, in the table of the device, whoever made it (`addrconf_get_prefix_route`).
+/// Returns IPv6's choice for an address's subnet route: the first on the device, in the device's
+/// table by any writer (`addrconf_get_prefix_route`).
 fn on_subnet(
     observed: &Observed,
     restored: &[&Route],
@@ -363,17 +371,17 @@ fn on_subnet(
     first
 }
 
-/// The objects in question, by key: which one is reported does not depend on the order of the dump.
+/// Returns the foreign objects by key, so that reports do not depend on the dump's order.
 fn in_order<T: ObjectKind>(objects: &[T], foreign: impl Fn(&T) -> bool) -> Vec<&T> {
     let mut found: Vec<&T> = objects.iter().filter(|object| foreign(object)).collect();
     found.sort_by_cached_key(|object| object.key());
     found
 }
 
-/// Returns what to look up for the links that carry an observed object.
+/// Returns the lookup tables for the links that carry an observed object.
 fn carriers(observed: &Observed) -> Carriers {
     let (addresses, nexthops) = (observed.addresses.iter(), observed.nexthops.iter());
-    // If what is on links could not be read whole, links do not count as complete.
+    // Links count as complete only if the objects on them were read whole.
     let are_known = observed.complete.contains(Kind::Link);
     let members = nexthops.clone().flat_map(Nexthop::members);
     Carriers {

@@ -1,4 +1,4 @@
-//! What is declared.
+//! The declared state.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use crate::{each_kind, kinds, per_kind};
 type DesiredOf<K> = <K as Registered>::Desired;
 
 per_kind! {
-    /// What is declared, by name. A kind that is `None` is unmanaged; an empty list means "none of
-    /// ours".
+    /// The declared objects, with devices by name. A kind that is `None` is unmanaged. An empty
+    /// list means "none of ours".
     #[derive(Clone, Debug, Default, PartialEq)]
     #[non_exhaustive]
     pub struct Desired[DesiredOf] {
-        /// The objects but routes that become ours if they are there already as desired, each by
-        /// its kind and its position in the list of that kind. Of routes: [`crate::Routes::adopt`].
+        /// Objects to adopt if they already exist as desired, each by kind and position in the
+        /// kind's list. For routes see [`crate::Routes::adopt`].
         pub adopt: BTreeSet<(Kind, usize)>,
     }
 }
@@ -51,38 +51,39 @@ impl Desired {
     }
 }
 
-/// How routes refer to their next hops in the kernel. The routes are the same in each mode. Nexthop
-/// objects cost the kernel less, and a change of one changes all routes that point at it at once.
+/// How routes refer to their next hops in the kernel. The routes are the same in both modes.
+/// Nexthop objects cost the kernel less, and changing one changes all routes that point at it at
+/// once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NexthopMode {
-    /// The next hops are written out in each route.
+    /// Each route contains its next hops.
     #[default]
     Inline,
-    /// Routes point at nexthop objects (Linux 5.3), which are ours, if each of their next hops has
-    /// a gateway and a device. Other routes have their next hops written out: those straight out of
-    /// a device, with a device left open, with an IPv6 source prefix, with the same next hop twice,
-    /// or with a weight of 256.
+    /// Routes point at nexthop objects (Linux 5.3) of ours if each of their next hops has a gateway
+    /// and a device. Other routes contain their next hops: routes straight out of a device, with a
+    /// device left open, with an IPv6 source prefix, with the same next hop twice, or with a weight
+    /// of 256.
     ///
-    /// The kernel deletes such an object, and with it the routes that point at it, as soon as its
-    /// device goes down or loses its carrier, and makes none until the device has one.
+    /// When its device goes down or loses its carrier, the kernel deletes such an object with the
+    /// routes that point at it. It refuses a new one until the device has a carrier again.
     Objects,
 }
 
 impl Desired {
-    /// Returns the names of all devices that are declared, or that objects refer to.
+    /// Returns the names of all devices declared or referred to by objects.
     pub fn device_names(&self) -> BTreeSet<IfName> {
         let mut names = BTreeSet::new();
         each_kind!(K => OfKind::<K>::of_kind(self).name_devices(&mut names));
         names
     }
 
-    /// Returns true if a route is declared on a key.
+    /// Returns true if a route with this key is declared.
     pub fn has_route(&self, key: &RouteKey) -> bool {
         self.routes.as_ref().is_some_and(|routes| routes.get(key).is_some())
     }
 
-    /// The kinds that are managed.
+    /// Returns the managed kinds.
     pub fn managed(&self) -> Kinds {
         let mut stated = Kinds::NONE;
         each_kind!(K => if OfKind::<K>::of_kind(self).count().is_some() {
@@ -95,7 +96,7 @@ impl Desired {
         managed
     }
 
-    /// Returns how many objects of a kind are declared.
+    /// Returns the number of declared objects of a kind, or 0 if it is unmanaged.
     pub fn count(&self, kind: Kind) -> usize {
         let mut count = None;
         each_kind!(K => if K::KIND == kind {
@@ -105,12 +106,12 @@ impl Desired {
     }
 }
 
-/// What a [`Desired`] has of a kind.
+/// One kind's field of [`Desired`].
 trait Stated {
-    /// Returns the number of objects, if the kind is managed because of it.
+    /// Returns the number of objects, or `None` if this field does not make the kind managed.
     fn count(&self) -> Option<usize>;
 
-    /// Adds the names of the devices that are declared, or that objects refer to.
+    /// Adds the names of the devices declared or referred to by objects.
     fn name_devices(&self, names: &mut BTreeSet<IfName>);
 }
 
@@ -134,8 +135,7 @@ impl Stated for Option<Routes> {
     }
 }
 
-/// Nexthop objects are managed with routes, whatever the mode: what no route points at any more
-/// goes.
+/// Nexthop objects are managed with routes in either mode, so that unused ones are deleted.
 impl Stated for NexthopMode {
     fn count(&self) -> Option<usize> {
         None

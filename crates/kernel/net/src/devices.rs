@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::values::{Dev, IfName};
 
-/// The devices of a namespace, those that a plan will add, and missing ones that objects refer to,
-/// by name and by reference.
+/// The devices of a namespace, by name and by reference: existing ones, those to be created by a
+/// plan, and missing ones that objects refer to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Devices {
     names: BTreeMap<Dev, IfName>,
@@ -15,18 +15,18 @@ pub struct Devices {
     macvlans: Macvlans,
 }
 
-/// The devices below macvlans. The kernel puts a macvlan on another one on the device below that
-/// (`macvlan_common_newlink`).
+/// The devices below macvlans. The kernel puts a macvlan on a macvlan onto the device below the
+/// latter (`macvlan_common_newlink`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Macvlans {
-    /// As declared, by name.
+    /// The declared ones, by name.
     pub(crate) declared: BTreeMap<IfName, IfName>,
-    /// As observed; [`Dev::index`] of 0 is a device in another namespace.
+    /// The observed ones. A [`Dev::index`] of 0 is a device in another namespace.
     pub(crate) observed: BTreeMap<Dev, Dev>,
 }
 
 impl Devices {
-    /// Devices and their names.
+    /// Collects devices with their names.
     pub fn of(known: impl IntoIterator<Item = (Dev, IfName)>) -> Devices {
         let mut devices = Devices::default();
         for (dev, name) in known {
@@ -36,17 +36,17 @@ impl Devices {
         devices
     }
 
-    /// The name of a device.
+    /// Returns a device's name, or `None` if the device is unknown.
     pub fn name(&self, dev: Dev) -> Option<&IfName> {
         self.names.get(&dev)
     }
 
-    /// The device of a name: the planned one, where the plan creates the name anew.
+    /// Returns the device with a name: the planned one, if the plan creates the name anew.
     pub fn dev(&self, name: &IfName) -> Option<Dev> {
         self.by_name.get(name).copied()
     }
 
-    /// The device of a name that an object refers to.
+    /// Finds the device that an object refers to by name.
     pub(crate) fn find(&self, name: IfName) -> Result<Dev, Problem> {
         self.dev(&name).ok_or(Problem::UnknownDevice(name))
     }
@@ -55,10 +55,10 @@ impl Devices {
         Devices { macvlans, ..self }
     }
 
-    /// Returns the device that the kernel puts a macvlan on this one on.
+    /// Returns the device onto which the kernel puts a macvlan on `name`.
     pub(crate) fn below_macvlans(&self, mut name: IfName) -> Option<Dev> {
         let Macvlans { declared, observed } = &self.macvlans;
-        // What is declared may be a circle, which is found elsewhere.
+        // Declared macvlans may form a cycle; that is reported elsewhere.
         for _ in 0..=declared.len() {
             match declared.get(&name) {
                 Some(below) => name = *below,
@@ -69,18 +69,18 @@ impl Devices {
         Some(observed.get(&dev).copied().unwrap_or(dev))
     }
 
-    /// The devices that the plan creates.
+    /// Returns the devices that the plan creates.
     pub fn planned(&self) -> impl Iterator<Item = (Dev, &IfName)> {
         self.names.iter().filter(|(dev, _)| dev.is_planned()).map(|(dev, name)| (*dev, name))
     }
 
-    /// The devices that objects refer to, and that neither exist nor are created.
+    /// Returns the devices to which objects refer, but which neither exist nor are created.
     pub fn missing(&self) -> impl Iterator<Item = (Dev, &IfName)> {
         let last = self.names.range(Dev::missing(0)..);
         last.map(|(dev, name)| (*dev, name))
     }
 
-    /// The names of the devices that exist or are created.
+    /// Returns the names of the devices that exist or are created.
     pub fn present(&self) -> impl Iterator<Item = &IfName> {
         let known = self.by_name.iter().filter(|(_, dev)| !dev.is_missing());
         known.map(|(name, _)| name)
@@ -99,7 +99,7 @@ impl Devices {
         self.by_name.insert(name, dev);
     }
 
-    /// Adds a device that objects refer to, if none of that name exists or is created.
+    /// Adds a device that objects refer to, if none with the name exists or is created.
     pub(crate) fn miss(&mut self, name: IfName) {
         if self.by_name.contains_key(&name) {
             return;
@@ -111,18 +111,18 @@ impl Devices {
     }
 }
 
-/// The ways in which a desired object can be wrong.
+/// The errors of a desired object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// No such interface, nor one that is declared.
+    /// The interface neither exists nor is declared.
     UnknownDevice(IfName),
-    /// It has the key of another, at that position in the same list.
+    /// The object has the same key as the one at that position in the list.
     Duplicate(usize),
-    /// The kernel would refuse it, or store another thing than was meant.
+    /// The kernel would refuse the object, or store something else.
     Invalid(&'static str),
-    /// It is stacked in a circle, in this order with the links at these positions.
+    /// The link is stacked in a cycle, through the links at these positions in order.
     Cycle(Vec<usize>),
-    /// It is an end of a pair, and the link at that position is another one than its other end.
+    /// The link is an end of a pair, but the one at that position is not its other end.
     Pair(usize),
 }
 
@@ -158,12 +158,12 @@ impl Problem {
     }
 }
 
-/// What authored objects are resolved with.
+/// The context in which authored objects are resolved.
 #[derive(Debug)]
 pub(crate) struct Names<'a> {
     pub(crate) devices: &'a Devices,
-    /// The protocol that desired objects bear.
+    /// The protocol of desired objects.
     pub(crate) marker: u8,
-    /// The kernel stores a protocol on rules, so that it is part of their key.
+    /// True if the kernel stores a protocol on rules, which makes it part of their key.
     pub(crate) rules_have_protocol: bool,
 }

@@ -1,4 +1,4 @@
-//! The part of a namespace that an agent speaks for.
+//! The part of a namespace that one agent manages.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -7,26 +7,26 @@ use crate::each_kind;
 use crate::kinds::{Kinds, Located as _, ObjectKind, Part};
 use crate::values::{InterfacePattern, Prefix};
 
-/// The part of a network namespace that an agent speaks for. [`Domain::default`] is all of it.
+/// The part of a network namespace that one agent manages. [`Domain::default`] is all of it.
 ///
-/// What is outside counts as another writer's, whatever protocol it bears and whatever the ledger
-/// says: it is not deleted, overridden nor adopted, and an op that would take it along is held.
-/// What is desired outside is held, too ([`Hold::OutsideDomain`](crate::Hold::OutsideDomain)). So
-/// several agents can share a namespace, and a marker.
+/// Objects outside count as another writer's, with any protocol, and even if the ledger lists them.
+/// trueup does not delete, override or adopt them, and holds an op that would take them along. It
+/// also holds desired objects outside ([`Hold::OutsideDomain`](crate::Hold::OutsideDomain)). So
+/// several agents can share a namespace and a marker.
 ///
-/// A domain has parts, each of them without limit until it is given:
+/// A domain has parts. None limits it until given:
 ///
 /// | part | limits |
 /// |---|---|
-/// | `interfaces`, `created_interfaces` | links, what is on them, and routes, by their devices |
+/// | `interfaces`, `created_interfaces` | links, objects on them, and routes, by their devices |
 /// | `tables` | routes |
 /// | `prefixes` | routes, by their destination |
 /// | `rule_priorities` | rules |
 /// | `nexthop_objects` | nexthop objects |
-/// | `ledger_only` | what is there already |
+/// | `ledger_only` | existing objects |
 ///
-/// As soon as one part is given, an object is inside where no part forbids it and one at least
-/// allows it: a domain of tables alone has no links, addresses, neighbours nor rules.
+/// Once a part is given, an object is inside if at least one part allows it and none forbids it. A
+/// domain of tables alone has no links, addresses, neighbours or rules.
 ///
 /// ```
 /// use trueup_net::Domain;
@@ -41,28 +41,27 @@ use crate::values::{InterfacePattern, Prefix};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Domain {
-    /// What it is called. It limits nothing.
+    /// The domain's name, for messages. It limits nothing.
     pub name: Option<String>,
-    /// The protocols of other writers whose objects may go along with ours: they hold no op. They
-    /// limit nothing, and are named in the plan and the report.
+    /// Protocols of other writers whose objects may go along with ours, without holding an op. They
+    /// limit nothing, and the plan and the report name them.
     pub may_go_along: BTreeSet<u8>,
-    /// The interfaces of these names. Links by their own, addresses and neighbours by that which
-    /// they are on; of a route all next hops have to lead out of such.
+    /// Interfaces with these names. A link matches by its own name, an address or neighbour by its
+    /// device's. All of a route's next hops must lead out of such interfaces.
     pub interfaces: Vec<InterfacePattern>,
-    /// The interfaces that this agent has created, as its ledger says, and those that it is to
-    /// create.
+    /// True for the interfaces that this agent created, by its ledger, or is to create.
     pub created_interfaces: bool,
-    /// The routing tables with these numbers.
+    /// Routing tables with these numbers.
     pub tables: Vec<RangeInclusive<u32>>,
-    /// Routes to destinations within these.
+    /// Routes to destinations within these prefixes.
     pub prefixes: Vec<Prefix>,
-    /// Rules of these priorities.
+    /// Rules with these priorities.
     pub rule_priorities: Vec<RangeInclusive<u32>>,
-    /// All nexthop objects that bear the marker and have a number of its own: no other agent with
-    /// the marker may use some.
+    /// True for all nexthop objects with the marker and a number from its range. No other agent may
+    /// use the same marker for them.
     pub nexthop_objects: bool,
-    /// All that is desired, and of what is there already only what is in the ledger: the marker
-    /// proves nothing.
+    /// True if, of the existing objects, only those in the ledger are inside: the marker proves
+    /// nothing. Desired objects are all inside.
     pub ledger_only: bool,
 }
 
@@ -79,7 +78,7 @@ setters! { impl Domain {
 } }
 
 impl Domain {
-    /// Returns true if a part is given: then there is something outside.
+    /// Returns true if a part is given, so that some objects are outside.
     pub fn is_limited(&self) -> bool {
         let whole = Domain {
             name: self.name.clone(),
@@ -89,8 +88,8 @@ impl Domain {
         *self != whole
     }
 
-    /// Returns the kinds of which an object can be in this domain and in that of another agent. Two
-    /// agents never own the same link by having created it, nor the same object by their ledgers.
+    /// Returns the kinds of which one object can be in both domains. Two agents never both own a
+    /// link by having created it, nor an object by their ledgers.
     ///
     /// ```
     /// use trueup_net::{Domain, Kind, Kinds};
@@ -119,8 +118,8 @@ impl Domain {
             || K::PARTS.iter().any(|part| part.is_given(self))
     }
 
-    /// Returns true if the ledger says of each object of the kind whether it is ours, and all may
-    /// be desired.
+    /// Returns true if the ledger alone decides which objects of the kind are ours, and any may be
+    /// desired.
     pub(crate) fn has_all_desired<K: ObjectKind>(&self) -> bool {
         self.ledger_only && !K::MARKER_IS_SURE
     }
@@ -138,7 +137,7 @@ impl Part {
         }
     }
 
-    /// Returns true if both domains give the part, and it has nothing in common.
+    /// Returns true if both domains give the part, and have nothing of it in common.
     fn is_apart(self, one: &Domain, other: &Domain) -> bool {
         let meet = match self {
             Part::Interfaces => {

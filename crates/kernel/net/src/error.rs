@@ -1,4 +1,4 @@
-//! What is wrong with a desired object, and which it is.
+//! Errors in desired objects.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::devices::Problem;
 use crate::kinds::Kind;
 use crate::routes::Routes;
 
-/// What is wrong with a desired object.
+/// An error in a desired object, with the object's position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesiredError {
     kind: Kind,
@@ -25,8 +25,8 @@ impl DesiredError {
         DesiredError::new(kind, second, Problem::Duplicate(first))
     }
 
-    /// Returns the error of a part of the desired routes, with the position of its route among
-    /// `all`. Of other kinds it is as before.
+    /// Translates the position of a route in `part` to the one in `all`. Errors of other kinds stay
+    /// as they are.
     #[must_use]
     pub fn among(self, part: &Routes, all: &Routes) -> DesiredError {
         if self.kind != Kind::Route {
@@ -37,18 +37,19 @@ impl DesiredError {
         DesiredError { index, ..self }
     }
 
-    /// The kind of the object.
+    /// Returns the object's kind.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Its position in the list of its kind in [`crate::Desired`]; of a route in their order.
+    /// Returns the position in the kind's list in [`crate::Desired`]. A route's position is in key
+    /// order.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// What is wrong, with the places of the other objects that have a part in it; `place` says where
-    /// the one at a position of the same list is, such as "that at file:3:1".
+    /// Describes the error, with the places of the other objects involved. `place` returns the
+    /// place of the object at a position in the same list, such as "that at file:3:1".
     pub fn describe(&self, place: impl Fn(usize) -> String) -> String {
         self.problem.describe(place)
     }

@@ -1,15 +1,15 @@
-//! The kinds of objects: what identifies each (its key), what can change in place, and the
-//! canonical form in which the kernel would report it.
+//! The kinds of objects. Each has a key that identifies its objects, fields to be changed in place,
+//! and a canonical form: the one the kernel would report.
 //!
-//! A kind is a folder here and a row of the registry ([`registry`]). What a kind has to answer is
-//! [`ObjectKind`] and the traits beside it; the compiler names what a new one lacks.
+//! A kind is a folder here and a row of the registry ([`registry`]). It implements [`ObjectKind`]
+//! and the traits beside it. The compiler names any trait missing for a new kind.
 //!
-//! Every object that refers to a device is generic over how it does so: `Route<IfName>` is
-//! *authored*, by name; `Route` (that is `Route<Dev>`) is *indexed*, in the space in which desired
-//! and observed objects are compared. [`crate::resolve`] leads from one to the other.
+//! An object that refers to a device is generic over the reference. `Route<IfName>` is *authored*,
+//! by name. `Route` (`Route<Dev>`) is *indexed*, so that desired and observed objects can be
+//! compared. [`crate::resolve`] leads from one to the other.
 //!
-//! With the feature `serde` objects and keys can be written and read again. The names of the fields
-//! are kept from version to version; what a constructor would refuse is refused when read.
+//! With the feature `serde`, objects and keys can be written and read. The names of fields stay the
+//! same from version to version. A value that a constructor would refuse is refused when read.
 
 pub(crate) mod address;
 mod canonical;
@@ -55,66 +55,66 @@ use std::borrow::Cow;
 use crate::devices::{Devices, Names, Problem};
 use crate::values::{Dev, IfName, Prefix};
 
-/// One respect in which an observed object is not as desired.
+/// A field in which an observed object differs from the desired one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Difference {
-    /// The field, in iproute2's word.
+    /// The field's name, in iproute2's words.
     pub field: &'static str,
-    /// True if the kernel can change it on the object that exists; if not, the object has to be
+    /// True if the kernel can change the field on the existing object. If not, the object must be
     /// deleted and created anew.
     pub in_place: bool,
 }
 
-/// Calls `differ` where a mutable field is not as desired.
+/// Calls `differ` unless `same`, for a field that can change in place.
 pub(crate) fn in_place(same: bool, field: &'static str, differ: &mut dyn FnMut(Difference)) {
     if !same {
         differ(Difference { field, in_place: true });
     }
 }
 
-/// Calls `differ` where a field that only recreation can change is not as desired.
+/// Calls `differ` unless `same`, for a field that only recreation can change.
 pub(crate) fn recreate(same: bool, field: &'static str, differ: &mut dyn FnMut(Difference)) {
     if !same {
         differ(Difference { field, in_place: false });
     }
 }
 
-/// What every kind of object answers.
+/// The operations that every kind of object supports.
 pub trait ObjectKind: Registered + Located + Clone + PartialEq + Into<Object> {
-    /// The identity as the kernel sees it: two objects with one key cannot coexist.
+    /// The identity as the kernel sees it: two objects with the same key cannot coexist.
     type Key: Ord + Clone;
 
-    /// The kind.
+    /// The kind's value of the enumeration.
     const KIND: Kind;
-    /// The word for it in files, reports and messages.
+    /// The kind's name in files, reports and messages.
     const NAME: &'static str;
-    /// Objects of this kind are declared by themselves. If not, they follow from those of
-    /// [`MANAGED_WITH`](Self::MANAGED_WITH).
+    /// True if objects of this kind are declared by themselves. If not, they follow from objects of
+    /// the kind [`MANAGED_WITH`](Self::MANAGED_WITH).
     const IS_DECLARED: bool = true;
-    /// The kind whose objects are declared where this kind is managed.
+    /// The kind whose declarations make this kind managed.
     const MANAGED_WITH: Kind = Self::KIND;
 
-    /// The kernel has a protocol on objects of the kind, if perhaps only from some version on.
+    /// True if the kernel stores a protocol on these objects, perhaps only from some version on.
     const BEARS_PROTOCOL: bool = true;
-    /// Objects bear the marker on every kernel that has the kind, so that the ledger is never
-    /// asked.
+    /// True if every kernel with the kind stores the marker on its objects, so that the ledger is
+    /// never asked.
     const MARKER_IS_SURE: bool = false;
-    /// One that was overridden is ours to delete, where it cannot become again what it was.
+    /// True if an overridden object may be deleted when its former state cannot be restored.
     const OVERRIDDEN_CAN_GO: bool = true;
 
-    /// This object's identity.
+    /// Returns this object's identity.
     fn key(&self) -> Self::Key;
 
-    /// Calls `differ` for each respect in which an observed object is not as desired. Both have the
-    /// same key. What the desired object leaves open is no difference.
+    /// Calls `differ` for each field in which an observed object with the same key differs from
+    /// this desired one. A field left open here never differs.
     fn compare(
         desired: Canonical<&Self>,
         observed: Canonical<&Self>,
         differ: &mut dyn FnMut(Difference),
     );
 
-    /// Returns true if `observed` is as desired in every respect, whatever form the two have.
+    /// Returns true if `observed` is as desired in every field. Either may be in any form.
     fn agrees(&self, observed: &Self) -> bool {
         let nameless = Devices::default();
         let (desired, observed) =
@@ -122,7 +122,7 @@ pub trait ObjectKind: Registered + Located + Clone + PartialEq + Into<Object> {
         desired.get().agrees(observed.get())
     }
 
-    /// Returns every respect in which `observed` is not as desired, whatever form the two have.
+    /// Returns every field in which `observed` differs from this. Either may be in any form.
     fn differences(&self, observed: &Self) -> Vec<Difference> {
         let nameless = Devices::default();
         let (desired, observed) =
@@ -130,92 +130,94 @@ pub trait ObjectKind: Registered + Located + Clone + PartialEq + Into<Object> {
         desired.get().differences(observed.get())
     }
 
-    /// The protocol that it bears (`rtm_protocol` and its like); 0 where the kind bears none.
+    /// Returns the object's protocol (`rtm_protocol` and its like), or 0 if its kind has none.
     fn protocol(&self) -> u8;
 
-    /// The same bearing a protocol, if its kind bears one.
+    /// Sets the protocol, if the kind has one.
     #[must_use]
     fn bearing(self, protocol: u8) -> Self;
 
-    /// The devices that it is on, leads to or is stacked on, as far as the kernel says.
+    /// Returns the devices that it is on, leads to or is stacked on, as far as the kernel reports
+    /// them.
     fn devices(&self) -> Vec<Dev>;
 
-    /// The kinds that have to be observed whole, so that one of this kind may be deleted.
+    /// The kinds that must be observed whole before an object of this kind may be deleted.
     const DELETED_IF_COMPLETE: &'static [Kind] = &[Self::KIND];
 
-    /// As the kernel would report it: the form in which objects are compared. A plan takes objects
-    /// in any form, and brings them into this one. `devices` have the names that a form depends on.
+    /// Returns the object as the kernel would report it: the form in which objects are compared. A
+    /// plan takes objects in any form and converts them. `devices` gives the names on which a form
+    /// depends.
     #[must_use]
     fn canonical_on(self, devices: &Devices) -> Self;
 
-    /// Returns true if it is in that form.
+    /// Returns true if it is in canonical form.
     fn is_canonical_on(&self, devices: &Devices) -> bool {
         self.clone().canonical_on(devices) == *self
     }
 
-    /// Returns true if the kernel made it and changes it by itself, as a neighbour that it
-    /// resolved: no writer declared it.
+    /// Returns true if the kernel made it and changes it by itself, like a neighbour that it
+    /// resolved. No writer declared it.
     fn is_transient(&self) -> bool {
         false
     }
 
-    /// Returns true if an object like this one can be ours: its like is declared, and all of it is
-    /// understood.
+    /// Returns true if an object like this one can be ours: such objects can be declared, and the
+    /// model holds all of its configuration.
     fn can_be_ours(&self) -> bool {
         true
     }
 
-    /// Returns true if the kernel's create overwrites what is on the key, even another writer's
-    /// object. It may be created only where it is known that nothing is there.
+    /// Returns true if the kernel's create overwrites an object with the same key, even another
+    /// writer's. Such an object is created only if the key is known to be free.
     fn create_overwrites(&self) -> bool {
         false
     }
 
-    /// Returns true if the kernel uses the first of several objects on a key, and no other.
+    /// Returns true if the kernel uses only the first of several objects with the same key.
     fn is_hidden_by_first(&self) -> bool {
         false
     }
 
-    /// Returns true if the ledger says that it is ours. One that bears another protocol than it did
-    /// when it became ours has been written by another writer since, and is not.
+    /// Returns true if the ledger lists it as ours. If its protocol changed since it became ours,
+    /// another writer has written it, and it is not.
     fn is_recorded(&self, owned: &Self::Owned) -> bool;
 
-    /// Returns true if the kernel made it for itself. `unstored` are the kinds on whose objects
+    /// Returns true if the kernel made it for itself. `unstored` lists the kinds on whose objects
     /// this kernel stores no protocol.
     fn is_kernels_own(&self, _unstored: Kinds) -> bool {
         false
     }
 
-    /// The object without what changes although no writer changes it, such as the rest of a
-    /// lifetime; `None` if all of it is such, as of a neighbour that the kernel resolved.
+    /// Returns the object without the fields that change without a writer, such as the rest of a
+    /// lifetime. `None` if nothing would be left, as for a neighbour that the kernel resolved.
     fn lasting(&self) -> Option<Cow<'_, Self>> {
         (!self.is_transient()).then_some(Cow::Borrowed(self))
     }
 
-    /// What is desired here, with all that it leaves open as another writer's object has it: the
-    /// two agree if nothing differs that was declared. Itself, of a kind whose
-    /// [`compare`](Self::compare) passes over what is left open.
+    /// Returns this desired object with its open fields filled from another writer's. The two agree
+    /// if no declared field differs. Returns itself for a kind whose [`compare`](Self::compare)
+    /// ignores open fields.
     fn with_open_of(&self, _other: &Self) -> Cow<'_, Self> {
         Cow::Borrowed(self)
     }
 
-    /// What names it in a sentence, after the word for its kind: `10.0.0.0/8` of a route.
+    /// Returns its name in a sentence, after the kind's: `10.0.0.0/8` for a route.
     fn short_name(&self) -> String;
 }
 
-/// What a domain asks of an object.
+/// Gives a domain the facts by which it limits objects.
 pub trait Located {
     /// The parts of a domain that limit the kind.
     const PARTS: &'static [Part] = &[Part::Interfaces];
 
-    /// Returns what those parts ask for.
+    /// Returns the object's values for those parts.
     fn place(&self) -> Place;
 }
 
 /// A part of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Of links themselves, of all else the devices that it is on or leads out of.
+    /// A link's own name. For other kinds, the devices that an object is on or leads out of.
     Interfaces,
     /// The table of a route.
     Tables,
@@ -223,17 +225,17 @@ pub enum Part {
     Prefixes,
     /// The priority of a rule.
     RulePriorities,
-    /// Whether nexthop objects are in the domain, all of them.
+    /// True for all nexthop objects or for none.
     NexthopObjects,
 }
 
-/// What the parts of a domain ask of an object, as far as it has that.
+/// An object's values for the parts of a domain, as far as it has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Place {
-    /// The link that it is.
+    /// The link's own name, if the object is a link.
     pub link: Option<IfName>,
-    /// The devices that it is on, or leads out of.
+    /// The devices that it is on or leads out of.
     pub devices: Vec<Dev>,
     /// The table of a route.
     pub table: Option<u32>,
@@ -253,24 +255,25 @@ setters! { impl Place {
 
 /// An authored object, which names its devices.
 pub(crate) trait Authored {
-    /// The same kind of object, indexed.
+    /// The same kind of object, with devices as [`Dev`].
     type Indexed: ObjectKind;
 
-    /// The object as the kernel reports it once it is there.
+    /// Returns the object as the kernel would report it.
     fn resolve(&self, names: &Names<'_>) -> Result<Self::Indexed, Problem>;
 
-    /// The names of the devices that it is, is on, or is stacked on, and that have to be there.
+    /// Returns the names of the devices that must exist first: the one it is, is on, or is stacked
+    /// on.
     fn device_names(&self) -> impl Iterator<Item = IfName>;
 }
 
 /// A desired object that can be checked by itself.
 pub(crate) trait Check {
-    /// Refuses what the kernel would refuse whatever the state, and what it would store as
-    /// something else, so that no pass could converge.
+    /// Refuses an object that the kernel would refuse in any state. Also refuses one that it would
+    /// store differently, since no pass could converge.
     fn check(&self) -> Result<(), &'static str>;
 }
 
-/// Refuses with `otherwise` what does not hold.
+/// Returns the error `otherwise` unless `holds`.
 pub(crate) fn must(holds: bool, otherwise: &'static str) -> Result<(), &'static str> {
     if holds { Ok(()) } else { Err(otherwise) }
 }

@@ -47,8 +47,8 @@ pub use values::{
     Dev, Family, IfName, InterfacePattern, Label, LinkAddr, ParseError, Prefix, Protocols,
 };
 
-/// How trueup's own crates read many routes and follow them from pass to pass. It is no part of the
-/// API: any version may change it.
+/// Types by which trueup's own crates read many routes and follow them from pass to pass. They are
+/// not part of the API: any version may change them.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::plan::plan_with;

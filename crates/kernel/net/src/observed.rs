@@ -1,4 +1,4 @@
-//! What was observed.
+//! The observed state.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,28 +15,29 @@ use crate::values::{Dev, IfName};
 use crate::{each_kind, kinds, per_kind};
 
 per_kind! {
-    /// What the kernel reported, keyed by interface index. Its objects need not be in canonical
-    /// form: a plan brings them into it.
+    /// Objects reported by the kernel, with devices by index. They need not be in canonical form; a
+    /// plan converts them.
     ///
-    /// - Links: every link of the namespace, as names resolve against them.
-    /// - Routes: all that bear our marker; of foreign ones at least those on a desired key.
-    /// - Nexthop objects: all that bear our marker; of foreign ones at least those with a number of
-    ///   ours ([`crate::Nexthop::ids`]), groups that lead to one, and those that lead out of a link
-    ///   that the plan touches.
+    /// - Links: every link of the namespace, since names resolve against them.
+    /// - Routes: all with our marker, and at least other writers' with a desired key.
+    /// - Nexthop objects: all with our marker. Of other writers' at least those with a number of
+    ///   ours ([`crate::Nexthop::ids`]), groups with one as a member, and objects that lead out of
+    ///   a link touched by the plan.
     #[derive(Clone, Debug, Default, PartialEq)]
     #[non_exhaustive]
     pub struct Observed[Vec] {
-        /// The status of the links, by index. One that is not here counts as running.
+        /// The links' status, by index. A link without an entry counts as running.
         pub link_status: BTreeMap<u32, LinkStatus>,
         /// Forwarding entries on links that the plan touches.
         pub forwarding: Vec<ForwardingEntry>,
-        /// The gateways that were looked up, each for routes in a table, and the route by which the
-        /// kernel reaches it, if it is on a link. A gateway that is not here was not looked up.
+        /// The gateways looked up, each with the table of its routes, and the route by which the
+        /// kernel reaches it. `None` if it is not on a link. A gateway without an entry was not
+        /// looked up.
         pub gateways: BTreeMap<(u32, IpAddr), Option<Route>>,
-        /// The keys of IPv6 routes of which the kernel made every route with protocol `ra`, from
-        /// router advertisements.
+        /// IPv6 route keys on which the kernel made every route with protocol `ra`, from router
+        /// advertisements.
         pub advertised: BTreeSet<RouteKey>,
-        /// The kinds of which every object in question is here. Of any other kind nothing is
+        /// The kinds of which all relevant objects are here. Objects of any other kind are never
         /// deleted.
         pub complete: Kinds,
         /// See [`Observed::compact_routes`].
@@ -45,12 +46,12 @@ per_kind! {
 }
 
 impl Observed {
-    /// Moves routes of ours to a form that takes a fifth of the memory: there can be a million.
-    /// They are as much a part of what was observed as those that stay in `routes`;
-    /// [`all_routes`](Self::all_routes) returns both. For a state in which routes are managed.
+    /// Moves our routes to a form that takes a fifth of the memory, since there can be a million.
+    /// They remain part of the observation: [`all_routes`](Self::all_routes) returns both. Only for
+    /// a state in which routes are managed.
     ///
-    /// Moved are unicast routes through one gateway, each alone on its key, if `routes` is in key
-    /// order. None is moved where it takes more than the marker to tell that a route is ours.
+    /// Moves unicast routes through one gateway, each alone on its key, if `routes` is in key
+    /// order. Moves none if the marker alone does not prove that a route is ours.
     pub fn compact_routes(&mut self, policy: &Policy) {
         let is_by_marker = !policy.domain.is_limited() && !policy.by_ledger.contains(Kind::Route);
         let is_sorted = self.routes.is_sorted_by(|a, b| a.key() <= b.key());
@@ -79,21 +80,21 @@ impl Observed {
         self.compact = moved.collect();
     }
 
-    /// Returns all routes that were observed.
+    /// Returns all observed routes, moved or not.
     pub fn all_routes(&self) -> impl Iterator<Item = Cow<'_, Route>> {
         let listed = self.routes.iter().map(Cow::Borrowed);
         listed.chain(self.compact.iter().map(Cow::Owned))
     }
 
-    /// Returns the devices that no packet leaves by once a plan is carried out: those that are missing,
-    /// that are down and are not set up, and that the plan makes and does not set up.
+    /// Returns the devices by which no packet leaves after the plan: missing ones, those that are
+    /// down and stay so, and those created without being set up.
     pub(crate) fn devices_down<D>(
         &self,
         links: Option<&[Link<D>]>,
         devices: &Devices,
     ) -> BTreeSet<Dev> {
-        // By name: one that is made again is declared as the new one, and next hops may be on the
-        // former.
+        // By name: a link made anew is declared as the new one, while next hops may refer to the
+        // old one.
         let declared: BTreeMap<IfName, Option<bool>> =
             links.unwrap_or_default().iter().map(|link| (link.name, link.up)).collect();
         let planned = devices.planned().map(|(dev, name)| (dev, *name, None));
@@ -105,7 +106,7 @@ impl Observed {
         down.map(|(dev, ..)| dev).chain(missing).collect()
     }
 
-    /// Keeps the observed routes that `keep` wants.
+    /// Keeps the observed routes for which `keep` returns true.
     pub fn retain_routes(&mut self, mut keep: impl FnMut(&Route) -> bool) {
         self.routes.retain(&mut keep);
         let gone: Vec<_> =

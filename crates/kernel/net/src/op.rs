@@ -1,4 +1,4 @@
-//! Ops: one change to the kernel's state each, with its reason.
+//! Ops: single changes of the kernel's state, each with its reason.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -11,105 +11,105 @@ use crate::kinds::{Action, ForwardingEntry, NextHops, Object, ObjectKind as _, R
 use crate::values::{Dev, Family, IfName, Prefix};
 use crate::with_object;
 
-/// Why an op is in the plan.
+/// The reason for an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// Desired and not there.
+    /// The object is desired and does not exist.
     Missing,
-    /// Desired and not there, while routes that the kernel made from router advertisements are on
-    /// the key: the IPv6 route is added behind them.
+    /// The object is desired and does not exist, but the kernel made routes from router
+    /// advertisements on its key: the IPv6 route is added behind them.
     Beside,
-    /// There, and not as desired: the op's `was` says what it is.
+    /// The object exists and is not as desired. The op's `was` is its state.
     Differs,
-    /// Ours, there, and not as desired in a way that cannot be changed in place: first deleted,
-    /// then created.
+    /// Our object exists, and differs in a field that cannot change in place: it is deleted, then
+    /// created.
     Recreated,
-    /// Ours and no longer desired.
+    /// Our object is no longer desired.
     Undesired,
-    /// Ours, and declared by no instance that we know: an earlier run left it, or another trueup
-    /// made it.
+    /// Our object is declared by no instance that we know: an earlier run left it, or another
+    /// trueup made it.
     Orphan,
-    /// Another writer's, on a link that is to have what is declared and no more.
+    /// Another writer's object is on a link that must have only the declared ones.
     Excluded,
-    /// On the way to what is desired, where the kernel cannot go there at once: a later update of
-    /// the same object completes it, and this op is carried out only where that one is to be.
+    /// An intermediate step, since the kernel cannot reach the desired state at once. A later
+    /// update of the same object completes it; this op is only carried out if that one is.
     Step,
-    /// Foreign, on a key that we desire: the op's `was` says what it is.
+    /// A foreign object has a key that we desire. The op's `was` is its state.
     Overridden,
-    /// Overridden by us and no longer desired: it becomes again what it was, in place, or, where
-    /// the kernel cannot do that, by a delete and a create.
+    /// We overrode the object and no longer desire it. Its former state is restored, in place or,
+    /// if the kernel cannot do so, by a delete and a create.
     Restored,
 }
 
 impl Reason {
-    /// Returns true if nothing of ours is there.
+    /// Returns true if our object does not exist yet.
     pub fn is_missing(self) -> bool {
         matches!(self, Reason::Missing | Reason::Beside)
     }
 }
 
-/// Why an op that would be due is not to be carried out.
+/// The reason not to carry out an op that is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Hold {
-    /// It would take this object of another writer along.
+    /// It would delete this object of another writer along.
     Collateral(Box<Object>),
-    /// It would take this forwarding entry along.
+    /// It would delete this forwarding entry along.
     Forwarding(Box<ForwardingEntry>),
-    /// It is desired outside of the part of the namespace that this agent speaks for.
+    /// Its object is outside the part of the namespace that this agent manages.
     OutsideDomain,
-    /// It is another writer's, and only to be deleted if it is to be adopted.
+    /// Its object is another writer's, and would be deleted only if it were to be adopted.
     Foreign,
     /// The link must exist, and netlink cannot create it.
     NotCreatable,
-    /// It is on, or leads to, a device of this name, which neither exists nor is declared.
+    /// Its object is on, or leads to, a device with this name, which neither exists nor is
+    /// declared.
     NoDevice(IfName),
-    /// It completes what is made without the next hop out of this device, which is down or does
+    /// It completes an object made without the next hop out of this device, which is down or does
     /// not exist.
     NextHop(IfName),
-    /// The hardware address is longer than those of its device: the kernel would cut off its end.
+    /// The hardware address is longer than its device's: the kernel would truncate it.
     LongAddress,
-    /// It would make a pair, and another link has the name of its other end.
+    /// It would make a pair, but another link has the other end's name.
     NameTaken(IfName),
-    /// It bears our marker and we have not seen it declared: another trueup may be ahead of us. It
-    /// is left alone for this long.
+    /// Its object has our marker but was never declared here: another trueup may be ahead of us.
+    /// The object is left alone for this long.
     Grace(Duration),
     /// Another host has the address.
     Duplicate {
-        /// It is made anew after this long; 0 while the detection of duplicates runs again.
+        /// Time until the address is made anew; 0 while duplicate address detection runs again.
         left: Duration,
     },
-    /// More objects of its kind are no longer desired than one pass may delete.
+    /// More objects of the kind are no longer desired than one pass may delete.
     TooManyDeletes {
-        /// How many are no longer desired.
+        /// The number of objects no longer desired.
         deletes: usize,
-        /// How many may be deleted.
+        /// The largest number that may be deleted.
         most: usize,
     },
     /// Another writer removes or overwrites it repeatedly.
     Contention {
-        /// How often, within the window that counts.
+        /// The number of such changes within the window that counts.
         times: u32,
-        /// The protocol that it bore after the other writer's change, if it was seen.
+        /// The object's protocol after the other writer's change, if seen.
         by: Option<u8>,
-        /// It is left alone for this long.
+        /// Time for which the object is left alone.
         left: Duration,
     },
-    /// The intent could not be recorded beforehand, for this reason, so that a crash would lose it.
+    /// The intent could not be recorded first, for this reason, so a crash would lose it.
     Unrecorded(Box<str>),
-    /// It was written before, and the kernel stores this instead, or nothing: written again it
-    /// would become the same.
+    /// The object was written before, and the kernel stores this one instead, or nothing. Writing
+    /// it again would give the same result.
     StoredOtherwise(Option<Box<Object>>),
-    /// It failed before, and is tried again after this long.
+    /// It failed before, and is retried after this long.
     Backoff(Duration),
-    /// The pass was to end before its turn came: its time, or the number of its ops, was limited.
-    /// The next one goes on.
+    /// The pass reached its limit of time or ops before this op. The next pass goes on.
     Cut,
 }
 
 impl Hold {
-    /// Returns the hold of an object on these devices, if one of them is missing.
+    /// Returns the hold for a missing device among these, if there is one.
     pub(crate) fn no_device(
         devices: &Devices,
         of_object: impl IntoIterator<Item = Dev>,
@@ -188,25 +188,25 @@ fn seconds(left: &Duration) -> u128 {
 }
 
 impl From<Object> for Hold {
-    /// Held over an object of another writer's.
+    /// Holds an op because of another writer's object.
     fn from(object: Object) -> Hold {
         Hold::Collateral(Box::new(object))
     }
 }
 
-/// One change to the kernel's state.
+/// One change of the kernel's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Op {
-    /// What it does.
+    /// The change to the object.
     pub action: Action,
-    /// For a create or an update the object as desired, for a delete as observed.
+    /// The object: as desired for a create or an update, as observed for a delete.
     pub object: Object,
     /// For an update, the object as observed.
     was: Option<Former>,
-    /// Why it is there.
+    /// The reason for the op.
     pub reason: Reason,
-    /// Why it is not to be carried out, if so. Ops that need it wait with it.
+    /// The reason not to carry it out, or `None`. Ops that need it wait with it.
     pub hold: Option<Hold>,
 }
 
@@ -215,12 +215,12 @@ setters! { impl Op {
 } }
 
 impl Op {
-    /// Makes an op that is to be carried out.
+    /// Makes an op without a hold.
     pub fn new(action: Action, object: impl Into<Object>, reason: Reason) -> Op {
         Op { action, object: object.into(), was: None, reason, hold: None }
     }
 
-    /// For an update, the object as observed.
+    /// Returns the object as observed before an update, else `None`.
     pub fn was(&self) -> Option<Cow<'_, Object>> {
         let former = &*self.was.as_ref()?.0;
         Some(match (&self.object, former) {
@@ -231,26 +231,25 @@ impl Op {
         })
     }
 
-    /// Gives an update the object as observed, which has the key of the object as desired.
+    /// Sets an update's observed object, which has the key of the desired one.
     #[must_use]
     pub fn with_was(self, was: impl Into<Option<Object>>) -> Op {
         Op { was: was.into().map(Former::new), ..self }
     }
 
-    /// As [`with_was`](Self::with_was), with what equal objects of other ops share.
+    /// Like [`with_was`](Self::with_was), but shares equal objects among ops.
     pub(crate) fn share_was(&mut self, was: Object, formers: &mut Formers) {
         self.was = Some(formers.share(was));
     }
 
-    /// Returns true if a route can be added beside the one that it was, and that be taken away then
-    /// by its gateway, whoever else is on the key. None of IPv6: there it may become one with
-    /// another writer's route.
+    /// Returns true if the new route can be added beside the former one, which is then deleted by
+    /// its gateway, even with other writers' routes on the key. Never for IPv6, where the new route
+    /// may merge with another writer's.
     pub fn can_append_then_delete(&self) -> bool {
         self.changes_gateway().is_some_and(|route| route.family() == Family::Inet)
     }
 
-    /// The route of ours that is to have other next hops than it has, where it has some and is to
-    /// have some.
+    /// Returns our route if it has next hops and is to get other ones.
     pub(crate) fn changes_gateway(&self) -> Option<&Route> {
         let was = self.was.as_ref().map(|was| &*was.0);
         let (Object::Route(route), Some(Object::Route(was))) = (&self.object, was) else {
@@ -261,12 +260,12 @@ impl Op {
             (NextHops::One(hop), NextHops::One(former)) => {
                 hop.via.is_some() && former.via.is_some() && hop.via != former.via
             }
-            // A delete that names an object takes no other route, and no route that points at an
-            // object is taken by one that names next hops (`fib_nh_match`).
+            // A delete that names an object removes no other route. A delete with next hops removes
+            // no route that points at an object (`fib_nh_match`).
             (NextHops::Object(object, _), NextHops::Object(former, _)) => {
                 route.family() == Family::Inet && object != former
             }
-            // A delete names all next hops, and takes the first route that has them.
+            // A delete names all next hops, and removes the first route that has them.
             (NextHops::Many(hops), NextHops::Many(former)) => {
                 let ways = hops.iter().map(|hop| (hop.via, hop.dev));
                 ways.ne(former.iter().map(|hop| (hop.via, hop.dev)))
@@ -277,8 +276,8 @@ impl Op {
     }
 }
 
-/// An object as observed. That of a route has no key, which is that of the op's object: so those
-/// that are the same but for their keys are held once.
+/// An object as observed. A route's key is left out, since the op's object has it: routes equal but
+/// for their keys are stored once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Former(Arc<Object>);
 
@@ -288,7 +287,7 @@ impl Former {
     }
 }
 
-/// Returns a route without its key, and any other object as it is.
+/// Returns a route without its key, and any other object unchanged.
 fn without_key(object: Object) -> Object {
     match object {
         Object::Route(route) => {
@@ -299,14 +298,14 @@ fn without_key(object: Object) -> Object {
     }
 }
 
-/// Objects as observed that ops share.
+/// Observed objects shared among ops.
 #[derive(Debug, Default)]
 pub(crate) struct Formers {
-    /// The first ones: so many are compared one by one faster than they are hashed.
+    /// The first few, compared one by one, which is faster than hashing.
     few: Vec<Arc<Object>>,
-    /// All others.
+    /// All others, by hash.
     more: HashSet<Arc<Object>>,
-    /// The one that came last: runs of one are long.
+    /// The last one: equal objects come in long runs.
     last: Option<Arc<Object>>,
 }
 
@@ -341,5 +340,5 @@ impl Formers {
     }
 }
 
-// A plan can be of a million.
+// A plan can have a million ops.
 const _: () = assert!(size_of::<Op>() <= 160);

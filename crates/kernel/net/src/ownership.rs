@@ -1,4 +1,4 @@
-//! What is ours: by the marker that an object bears, or by the ledger.
+//! Ownership of objects: by their marker, or by the ledger.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,34 +8,34 @@ use crate::kinds::{Kind, Kinds, Object, ObjectKey, Registered};
 use crate::values::Protocols;
 use crate::{kinds, per_kind};
 
-/// What proves objects to be ours, and what becomes of foreign ones in their place.
+/// The rules by which objects count as ours, and by which foreign objects in their place are
+/// treated.
 ///
-/// A bare marker is a policy as well: one that goes by the marker, adopts nothing and takes
-/// nothing.
+/// A bare marker is also a policy: it goes by the marker, adopts nothing and overrides nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Policy {
-    /// The protocol that our objects bear.
+    /// The protocol of our objects.
     pub marker: u8,
-    /// The kinds of which the marker proves nothing: only what is in [`Owned`] is ours.
+    /// The kinds for which the marker proves nothing: only objects in [`Owned`] are ours.
     pub by_ledger: Kinds,
-    /// The kinds on whose objects this kernel does not store a protocol: it reports 0.
+    /// The kinds on whose objects this kernel stores no protocol: it reports 0.
     pub unstored: Kinds,
-    /// Whether all objects that are there as desired, and are foreign, become ours.
+    /// True if foreign objects that are already as desired become ours.
     pub adopt: bool,
-    /// The protocols of other agents whose objects may become ours. What bears none of these and
-    /// none of [`Protocols::UNMARKED`] is another agent's, and does not.
+    /// Protocols of other agents whose objects may become ours. An object with any other protocol,
+    /// unless it is in [`Protocols::UNMARKED`], is another agent's, and may not.
     pub adopt_protocols: Protocols,
-    /// Whether foreign objects on desired keys are replaced.
+    /// True if foreign objects on desired keys are replaced.
     pub take: bool,
-    /// The part of the namespace outside of which nothing is ours.
+    /// The part of the namespace in which objects can be ours.
     pub domain: Arc<Domain>,
-    /// Whether one object that names a missing device makes the whole desired state an error. If
-    /// not, the object is [held](crate::Hold::NoDevice), by itself.
+    /// True if an object that names a missing device makes the whole desired state an error. If
+    /// false, only that object is [held](crate::Hold::NoDevice).
     pub strict: bool,
 }
 
-/// That of the [default marker](DEFAULT_PROTOCOL).
+/// The policy of the [default marker](DEFAULT_PROTOCOL).
 impl Default for Policy {
     fn default() -> Policy {
         DEFAULT_PROTOCOL.into()
@@ -73,21 +73,21 @@ setters! { impl Policy {
 } }
 
 impl Policy {
-    /// Returns true if it is the ledger that says whether an object of a kind is ours: the kind
-    /// bears no protocol, or its protocol is not to count.
+    /// Returns true if the ledger decides whether an object of the kind is ours: the kind has no
+    /// protocol, or its protocol is not to count.
     pub fn is_by_ledger(&self, kind: Kind) -> bool {
         !kind.bears_protocol() || self.by_ledger.contains(kind)
     }
 
-    /// Returns true if a foreign object of a protocol may become ours. Any other protocol than
-    /// those of [`adopt_protocols`](Self::adopt_protocols) may be the marker of an agent, which
-    /// made the object and goes by it.
+    /// Returns true if a foreign object with this protocol may become ours. A protocol outside
+    /// [`adopt_protocols`](Self::adopt_protocols) may be the marker of an agent, to which the
+    /// object belongs.
     pub(crate) fn may_adopt(&self, protocol: u8) -> bool {
         Protocols::UNMARKED.contains(protocol) || self.adopt_protocols.contains(protocol)
     }
 
-    /// For an agent that speaks for this part of the namespace alone. By a domain that is
-    /// [its ledger alone](Domain::ledger_only) the marker proves nothing, whatever the kind.
+    /// Limits the policy to a part of the namespace. With [`Domain::ledger_only`] the marker proves
+    /// nothing for any kind.
     #[must_use]
     pub fn with_domain(mut self, domain: impl Into<Arc<Domain>>) -> Policy {
         self.domain = domain.into();
@@ -101,18 +101,18 @@ impl Policy {
 type OwnedOf<K> = <K as Registered>::Owned;
 
 per_kind! {
-    /// The ledger: what is ours by our own record. Links by their index, as the name alone would
-    /// match another writer's link after ours is gone; rules by their keys, which have the protocol
-    /// in them; all others with the protocol that they bore when they became ours. An object that
-    /// bears another by now has been written by another writer since.
+    /// The ledger: the objects that we recorded as ours. Links are listed by index, since a name
+    /// would match another writer's link after ours is gone. Rules are listed by key, which
+    /// includes the protocol. All others are listed with the protocol they had when they became
+    /// ours; if it has changed since, another writer has written the object.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Owned[OwnedOf] {
-        /// What was on keys before we overrode it. It is restored once we no longer desire the key.
-        /// A link that is here is ours to change, and never to delete.
+        /// Objects as they were before we overrode them, restored once we no longer desire their
+        /// keys. A link listed here is ours to change, but never to delete.
         pub former: BTreeMap<ObjectKey, Object>,
-        /// What was on keys before we overrode it, where ours is deleted to restore it and nothing
-        /// is there yet. Not links.
+        /// The same for keys on which ours is deleted to restore the former object, and nothing
+        /// exists yet. Never links.
         pub returning: BTreeMap<ObjectKey, Object>,
     }
 }
@@ -132,7 +132,7 @@ macro_rules! with_each_kind {
 
 kinds!([with_each_kind]);
 
-/// The marker unless said otherwise. No protocol of iproute2's `rt_protos` has this number.
+/// The default marker. No protocol in iproute2's `rt_protos` has this number.
 pub const DEFAULT_PROTOCOL: u8 = 116;
 
 /// The proof that an object of a kind is ours.
@@ -140,28 +140,28 @@ pub const DEFAULT_PROTOCOL: u8 = 116;
 pub enum Ownership {
     /// The marker that the kernel stores on the object.
     Marker,
-    /// The ledger of what trueup created. A link that was taken from others is ours to change, and
+    /// The ledger of objects that trueup created. A link taken from others is ours to change, but
     /// not to delete.
     Ledger,
 }
 
-/// The most objects of a kind that a pass deletes because they are no longer desired: a guard
-/// against a list that is empty, or short, by mistake.
+/// The largest number of undesired objects of a kind that a pass deletes. It guards against a list
+/// that is empty, or short, by mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MaxDeletes {
-    /// This many.
+    /// This many objects.
     Number(u32),
-    /// This share in percent, 0 to 100, of the objects of the kind that are ours. It does not limit
-    /// a kind of which fewer than [`MIN_OURS`](Self::MIN_OURS) are ours.
+    /// This percentage, 0 to 100, of our objects of the kind. A kind with fewer than
+    /// [`MIN_OURS`](Self::MIN_OURS) of ours is not limited.
     Percent(u8),
 }
 
 impl MaxDeletes {
-    /// The fewest objects that a percentage limits: of a few ones, one is a large share.
+    /// The fewest objects that a percentage limits: one of a few would be a large share.
     pub const MIN_OURS: usize = 20;
 
-    /// Returns the number of objects that may be deleted where so many are ours.
+    /// Returns the number of objects that may be deleted if `ours` of the kind are ours.
     pub fn of(self, ours: usize) -> usize {
         match self {
             MaxDeletes::Number(most) => usize::try_from(most).unwrap_or(usize::MAX),

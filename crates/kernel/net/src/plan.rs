@@ -1,8 +1,8 @@
-//! A plan: the ops that turn what was observed into what is desired, in an order in which the
-//! kernel can carry them out, with a reason for each, and the conflicts that stand in the way.
+//! A plan: the ops that turn the observed state into the desired one, in an order in which the
+//! kernel accepts them, with a reason for each, and the conflicts.
 //!
-//! Planning is pure and deterministic: the same input, in whatever order, gives the same ops in
-//! the same order. Carrying a plan out is for another crate to do.
+//! Planning is pure and deterministic: the same input, in any order, gives the same ops in the same
+//! order. Another crate carries a plan out.
 
 mod build;
 mod notice;
@@ -24,68 +24,67 @@ use crate::resolve::{Resolution, resolve};
 use crate::routes::Routes;
 use crate::values::Dev;
 
-/// A foreign object on a key that we desire. It is left as it is.
+/// A foreign object on a desired key. It is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Conflict {
-    /// What we desire.
+    /// Our object, as declared.
     pub desired: Object,
-    /// What is there.
+    /// The foreign object as observed.
     pub foreign: Object,
-    /// Whether ours is there too, behind the foreign one: the kernel uses the first of several IPv4
-    /// routes on a key.
+    /// True if ours exists behind the foreign one. The kernel uses the first of several IPv4 routes
+    /// with a key.
     pub is_in_front: bool,
 }
 
 impl Conflict {
-    /// Makes a conflict.
+    /// Makes a conflict in which ours does not exist.
     pub fn new(desired: impl Into<Object>, foreign: impl Into<Object>) -> Conflict {
         Conflict { desired: desired.into(), foreign: foreign.into(), is_in_front: false }
     }
 }
 
-/// Ops in order, and what stands in the way of others.
+/// Ordered ops, with conflicts and notices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The ops, in the order in which they are to be carried out.
+    /// The ops, in the order in which to carry them out.
     pub ops: Vec<Op>,
     /// Foreign objects on desired keys.
     pub conflicts: Vec<Conflict>,
-    /// Foreign objects that are as desired and become ours, without a change.
+    /// Foreign objects that are as desired and become ours without a change.
     pub adopted: Vec<Object>,
-    /// What the author of the declaration should know of, and that no op says.
+    /// Facts for the declaration's author that no op shows.
     pub notices: Vec<Notice>,
     /// The devices that the ops refer to.
     pub devices: Devices,
-    /// The kinds on whose objects the kernel stores no protocol: those of the ops bear none either.
+    /// The kinds on whose objects the kernel stores no protocol. The ops' objects have none either.
     pub unstored: Kinds,
-    /// Pairs of positions: the op at the first needs the op at the second, which comes before it,
-    /// to succeed. Sorted.
+    /// Sorted pairs of positions: the op at the first needs the earlier op at the second to
+    /// succeed.
     needs: Vec<(u32, u32)>,
-    /// The groups of the links that were observed, where links are deleted.
+    /// The observed links' groups, if the plan deletes links.
     groups: BTreeSet<u32>,
     /// See [`Plan::append_then_delete`].
     append_then_delete: bool,
-    /// The keys of IPv6 routes of ours on which others' routes are, which cannot be one with ours.
+    /// Keys of our IPv6 routes on which other writers' routes exist that cannot merge with ours.
     shared: BTreeSet<RouteKey>,
 }
 
 impl Plan {
-    /// Whether there is nothing to do and nothing in the way. What is adopted is as desired
-    /// already.
+    /// Returns true if there are no ops and no conflicts. Adopted objects are as desired already.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty() && self.conflicts.is_empty()
     }
 
-    /// The ops, all before it, without whose success the op at a position cannot succeed.
+    /// Returns the earlier ops that must succeed before the op at a position can.
     pub fn needs(&self, position: usize) -> impl Iterator<Item = usize> + '_ {
         let start = self.needs.partition_point(|(op, _)| (*op as usize) < position);
         let own = self.needs[start..].iter().take_while(move |(op, _)| *op as usize == position);
         own.map(|(_, need)| *need as usize)
     }
 
-    /// Why the op at a position is not to be carried out, if so. A [step](crate::Reason::Step)
-    /// waits with the op that completes it.
+    /// Returns the reason not to carry out the op at a position, or `None`. A
+    /// [step](crate::Reason::Step) waits with the op that completes it.
     pub fn hold(&self, position: usize) -> Option<&Hold> {
         let op = self.ops.get(position)?;
         if op.hold.is_some() || op.reason != Reason::Step {
@@ -102,7 +101,7 @@ impl Plan {
             .as_ref()
     }
 
-    /// The devices to which the plan's ops on links do something that can cost them objects.
+    /// Returns the devices that may lose objects through the plan's ops on links.
     pub fn devices_hit(&self, observed: &Observed) -> BTreeSet<Dev> {
         if !self.ops.iter().any(|op| op.object.kind() == Kind::Link) {
             return BTreeSet::new();
@@ -112,29 +111,30 @@ impl Plan {
         hit.map(|(index, _)| Dev::index(index)).collect()
     }
 
-    /// Whether a link that was observed is in a group (`IFLA_GROUP`). Known where the plan deletes
-    /// links; always no else.
+    /// Returns true if an observed link is in the group (`IFLA_GROUP`). Only known if the plan
+    /// deletes links, else always false.
     pub fn is_group_taken(&self, group: u32) -> bool {
         self.groups.contains(&group)
     }
 
-    /// Plans for keys that may have routes of other writers which were not read: an IPv4 route with
-    /// another gateway is not replaced, as a replace takes the first route of its key, of whatever
-    /// writer (`fib_table_insert`). The new route is added beside the old one, which is deleted
-    /// then.
+    /// Adapts the plan to keys that may have unread routes of other writers. An IPv4 route with
+    /// another gateway is not replaced, since a replace hits the first route with its key, by any
+    /// writer (`fib_table_insert`). Instead the new route is added beside the old one, which is
+    /// then deleted.
     #[must_use]
     pub fn append_then_delete(self) -> Plan {
         Plan { append_then_delete: true, ..self }
     }
 
-    /// Whether an op adds a route beside the one that it was.
+    /// Returns true if an op adds a route beside the former one.
     pub fn appends_then_deletes(&self, op: &Op) -> bool {
         self.append_then_delete && op.can_append_then_delete()
             || !self.shared.is_empty()
                 && op.changes_gateway().is_some_and(|route| self.shared.contains(&route.key()))
     }
 
-    /// The plan without the ops that `keep` refuses. Needs among those that stay are kept.
+    /// Removes the ops for which `keep` returns false. The others keep their needs among each
+    /// other.
     #[must_use]
     pub fn retain(mut self, mut keep: impl FnMut(&Op) -> bool) -> Plan {
         let mut place = Vec::with_capacity(self.ops.len());
@@ -155,17 +155,16 @@ impl Plan {
     }
 }
 
-/// Plans a pass: resolves what is desired against what was observed and compares the two.
+/// Plans a pass: resolves the desired state against the observed one and compares the two.
 ///
-/// Of a kind that is unmanaged nothing is touched; of a kind of which the observation is not
-/// complete nothing is deleted, and where that is the links, none is changed in a way that could
-/// take others along.
+/// An unmanaged kind is left alone. Nothing is deleted of a kind that was not observed completely.
+/// If that kind is the links, no link is changed in a way with side effects on other objects.
 ///
 /// # Errors
 ///
-/// When two objects have one key, when links are stacked in a circle, and when an object is such
-/// that the kernel would store something else. By a [strict](Policy::strict) policy also when one
-/// names a device that neither exists nor is declared; by any other that device is
+/// If two objects have the same key, if links are stacked in a cycle, or if the kernel would store
+/// an object differently. With a [strict](Policy::strict) policy also if an object names a device
+/// that neither exists nor is declared. With any other policy the device is
 /// [missing](Dev::is_missing), and the plan holds the object.
 pub fn plan(
     desired: &Desired,
@@ -179,13 +178,13 @@ pub fn plan(
     plan_with(desired, None, &names, observed, owned, &policy)
 }
 
-/// Plans a pass with names that have been resolved already, against the same observation. A `part`
-/// of the routes takes the place of those of `desired`: routes that are known to be in sync can be
-/// left out. Routes are resolved one by one: at no time there is a list of all.
+/// Plans a pass with names already resolved against the same observation. A `part` of the routes
+/// replaces the routes of `desired`, so that routes known to be in sync can be left out. Routes are
+/// resolved one by one, without a list of all.
 ///
 /// # Errors
 ///
-/// As [`plan`].
+/// The same as [`plan`].
 pub fn plan_with(
     desired: &Desired,
     part: Option<&Routes>,

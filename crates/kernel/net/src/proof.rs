@@ -1,4 +1,4 @@
-//! What proves an object to be ours: the marker that it bears or the ledger, within the domain.
+//! Decides if an object is ours: by its marker or the ledger, within the domain.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use crate::ownership::{Owned, Ownership, Policy};
 use crate::values::{Dev, IfName};
 use crate::with_object;
 
-/// Returns what makes an observed object ours to change, if it is: the very judgement that a plan
-/// is made by. `links` are those that are there.
+/// Returns the proof that an observed object is ours to change, or `None`. Plans use the same
+/// decision. `links` must be the observed links.
 pub fn proof(object: &Object, links: &[Link], owned: &Owned, policy: &Policy) -> Option<Ownership> {
     let domain = &DomainDevices::of(&policy.domain, links, owned);
     let proof = Proof { policy, owned, domain, managed: Kinds::NONE };
@@ -21,20 +21,20 @@ pub fn proof(object: &Object, links: &[Link], owned: &Owned, policy: &Policy) ->
     })
 }
 
-/// What proves an object to be ours: the marker that it bears, and the ledger.
+/// The facts that prove objects to be ours: the marker, and the ledger.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Proof<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) owned: &'a Owned,
     /// Outside of it nothing is ours.
     pub(crate) domain: &'a DomainDevices<'a>,
-    /// The kinds that are managed.
+    /// The managed kinds.
     pub(crate) managed: Kinds,
 }
 
 impl<'a> Proof<'a> {
-    /// Returns true if an observed object is ours to delete: by the marker, where it counts; else
-    /// by the ledger.
+    /// Returns true if an observed object is ours to delete: by its marker if that counts, else by
+    /// the ledger.
     pub(crate) fn is_ours<K: ObjectKind>(&self, object: &K) -> bool {
         object.can_be_ours()
             && self.domain.contains(object)
@@ -47,45 +47,44 @@ impl<'a> Proof<'a> {
         self.is_ours(link) || self.is_overridden(link)
     }
 
-    /// Returns true if it was another writer's before, and is so again instead of being deleted.
+    /// Returns true if it was another writer's and is to be so again, instead of being deleted.
     fn is_overridden<K: ObjectKind>(&self, object: &K) -> bool {
         !K::OVERRIDDEN_CAN_GO
             && self.former(&object.object_key()).is_some()
             && self.domain.contains(object)
     }
 
-    /// Returns true if an object may go along with another that goes: it is ours, and of a managed
+    /// Returns true if an object may be deleted along with another: it is ours, and of a managed
     /// kind.
     pub(crate) fn may_go<K: ObjectKind>(&self, object: &K) -> bool {
         self.managed.contains(K::KIND) && self.is_ours(object)
     }
 
-    /// Returns true if an object of another writer may go along with one of ours, as the domain
-    /// says.
+    /// Returns true if the domain allows a foreign object to be deleted along with one of ours.
     pub(crate) fn may_go_along<K: ObjectKind>(&self, object: &K) -> bool {
         K::BEARS_PROTOCOL && self.policy.domain.may_go_along.contains(&object.protocol())
     }
 
-    /// Returns true if a protocol is the marker of ours on objects of a kind.
+    /// Returns true if a protocol is our marker on objects of a kind.
     pub(crate) fn bears_marker<K: ObjectKind>(&self, protocol: u8) -> bool {
         let counts = K::MARKER_IS_SURE || !self.policy.by_ledger.contains(K::KIND);
         K::BEARS_PROTOCOL && counts && protocol == self.policy.marker
     }
 
-    /// What was on a key before we overrode it.
+    /// Returns the object as it was before we overrode it, or `None`.
     pub(crate) fn former(&self, key: &ObjectKey) -> Option<&'a Object> {
         self.owned.former.get(key)
     }
 }
 
-/// Returns true if an overridden object can be restored: nothing of it is unknown, and the devices
-/// that it was on are there, as `is_there` says.
+/// Returns true if an overridden object can be restored: the model holds all of it, and `is_there`
+/// returns true for its devices.
 pub(crate) fn can_be_restored(former: &Object, is_there: impl Fn(Dev) -> bool) -> bool {
     let is_known = !matches!(former, Object::Route(route) if route.unmodelled);
     is_known && former.devices().into_iter().all(is_there)
 }
 
-/// A domain among the devices that are there, and those that are planned.
+/// A domain, with the existing and the planned devices.
 #[derive(Clone, Debug)]
 pub(crate) struct DomainDevices<'a> {
     domain: &'a Domain,
@@ -111,7 +110,7 @@ impl<'a> DomainDevices<'a> {
         devices
     }
 
-    /// With the devices that do not exist: those that a plan creates, and missing ones.
+    /// Adds the devices that do not exist: those that a plan creates, and missing ones.
     pub(crate) fn with_new(mut self, devices: &Devices) -> Self {
         if Part::Interfaces.is_given(self.domain) {
             let planned = devices.planned();
@@ -136,7 +135,7 @@ impl<'a> DomainDevices<'a> {
         !self.is_limited || self.has_place::<K>(&object.place())
     }
 
-    /// Returns true if what is at such a place is in the domain, which is limited.
+    /// Returns true if a place is in the domain, which is limited.
     pub(crate) fn has_place<K: ObjectKind>(&self, place: &Place) -> bool {
         let given = K::PARTS.iter().filter(|part| part.is_given(self.domain));
         let mut answers = given.filter_map(|part| self.answer(*part, place)).peekable();
@@ -144,8 +143,8 @@ impl<'a> DomainDevices<'a> {
         (is_asked || self.domain.has_all_desired::<K>()) && answers.all(|is_inside| is_inside)
     }
 
-    /// Returns true if a part that is given allows what is at such a place, and false if it forbids
-    /// it; `None` where it has nothing that the part could ask for.
+    /// Returns true if a given part allows the place, false if it forbids it, and `None` if it does
+    /// not apply to it.
     fn answer(&self, part: Part, place: &Place) -> Option<bool> {
         let domain = self.domain;
         match part {

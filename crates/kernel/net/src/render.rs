@@ -1,15 +1,15 @@
-//! Ops as people and other programs read them: iproute2 command lines, marked text, JSON.
+//! Renders ops for people and programs: as iproute2 command lines, marked text, and JSON.
 //!
-//! - [`Op::command`] is what `ip` would be told to do the same; [`Plan::batch`] are the lines for
+//! - [`Op::command`] is the equivalent command of `ip`; [`Plan::batch`] gives the lines for
 //!   `ip -batch -`.
-//! - [`Plan::text`] marks each op with `+`, `~` or `-`, and with `!` what is not carried out.
-//! - With the feature `serde`, `Plan::record` and `Op::record` are the JSON.
-//! - [`snapshot_hash`] names the state that a plan was made from.
+//! - [`Plan::text`] marks each op with `+`, `~` or `-`, or with `!` if it is not carried out.
+//! - With the feature `serde`, `Plan::record` and `Op::record` give the JSON.
+//! - [`snapshot_hash`] identifies the state from which a plan was made.
 //!
-//! What is printed is for reading and for `ip`; nothing here is ever parsed again. Names, aliases
-//! and the like come from others. A word that `ip -batch` would read as another one, or that a
-//! terminal would obey, is written as bash writes it: `$'br\xff'`. [`Plan::batch`] has such a
-//! command as a comment.
+//! The output is for readers and for `ip`. Nothing here parses it again. Names, aliases and other
+//! words come from other writers. If `ip -batch` would misread a word, or a terminal would obey it,
+//! it is escaped as in bash: `$'br\xff'`. [`Plan::batch`] writes a command with such a word as a
+//! comment.
 
 use std::fmt;
 
@@ -30,16 +30,16 @@ mod snapshot;
 mod text;
 
 impl Op {
-    /// The iproute2 command that does the same, without the leading `ip`:
-    /// `route add 10.2.0.0/16 via 10.1.0.9 dev br0 proto 116 metric 100 table 254`. `devices` are
-    /// those of the plan. An op that is held has a command all the same.
+    /// Returns the equivalent iproute2 command without the leading `ip`: `route add 10.2.0.0/16 via
+    /// 10.1.0.9 dev br0 proto 116 metric 100 table 254`. `devices` must be the plan's. A held op
+    /// has a command too.
     ///
-    /// Checked against iproute2 6.1, whose words do not reach everything:
+    /// Checked against iproute2 6.1, which cannot express everything:
     ///
-    /// - an address bears no marker: `proto` came to `ip address` with 6.4;
-    /// - `rto_min` is always locked, also in the command for a row of another writer without the
-    ///   lock; feature bits but ECN, and a lock on a metric that is not set, cannot be said;
-    /// - a rule of IPv6 begins with `-6`, which `ip` takes and `ip -batch` does not: see
+    /// - An address has no marker: `ip address` has had `proto` since 6.4.
+    /// - `rto_min` is always locked, even for another writer's row without the lock. Feature bits
+    ///   other than ECN, and a lock on a metric that is not set, cannot be expressed.
+    /// - An IPv6 rule begins with `-6`, which `ip` accepts and `ip -batch` does not: see
     ///   [`Plan::batch`].
     pub fn command(&self, devices: &Devices) -> String {
         with_object!(&self.object, object => object.own_command(self.action).unwrap_or_else(|| {
@@ -51,14 +51,14 @@ impl Op {
         }))
     }
 
-    /// The lines for `ip -batch -` that do the same, as far as it can be given them: as of
-    /// [`Plan::batch`], whether the op is held or not.
+    /// Returns the equivalent lines for `ip -batch -`, as far as it can express them (see
+    /// [`Plan::batch`]), held or not.
     pub fn batch(&self, devices: &Devices) -> impl fmt::Display {
         text::Said::of(self, devices)
     }
 
-    /// Why the op is there, and why it is not carried out, if so. An update names every field
-    /// that differs with its former value: `nexthops: was via 10.1.0.8 dev br0`.
+    /// Returns the op's reason, and the reason for holding it if there is one. An update names
+    /// every field that differs with its former value: `nexthops: was via 10.1.0.8 dev br0`.
     pub fn reason_text(&self, devices: &Devices) -> String {
         let reason = match (self.reason, self.action) {
             (Reason::Missing, Action::Update) => "sets up what was just created",
@@ -97,8 +97,8 @@ impl Op {
         text + "; held: " + &held
     }
 
-    /// The op on one line, for people: `~ route 10.2.0.0/16 via 10.1.0.9   (nexthops: was via
-    /// ...)`.
+    /// Returns the op on one line, for people:
+    /// `~ route 10.2.0.0/16 via 10.1.0.9   (nexthops: was via ...)`.
     pub fn text(&self, devices: &Devices) -> String {
         let mark = match self.action {
             Action::Create => '+',
@@ -112,18 +112,19 @@ impl Op {
 }
 
 impl Object {
-    /// The object in iproute2's words, without its kind and without a verb:
-    /// `10.2.0.0/16 via 10.1.0.9 dev br0 proto 116 metric 100 table 254`.
+    /// Returns the object in iproute2's words, without its kind and without a verb: `10.2.0.0/16
+    /// via 10.1.0.9 dev br0 proto 116 metric 100 table 254`.
     pub fn spec(&self, devices: &Devices) -> String {
         text::Spec(self, devices).to_string()
     }
 
-    /// The value of a field, by the name that [`Difference::field`] has for it.
+    /// Returns the value of a field, by the name in [`Difference::field`].
     fn field(&self, field: &str, devices: &Devices) -> Option<String> {
         with_object!(self, object => object.field(field, devices))
     }
 
-    /// This object, as desired, beside what is stored of it; of a link what differs alone.
+    /// Returns the words for this desired object and for the stored one. A link's include only
+    /// differing fields.
     pub fn beside(&self, stored: &Object, devices: &Devices) -> (String, String) {
         let (Object::Link(desired), Object::Link(stored)) = (self, stored) else {
             return (self.spec(devices), stored.spec(devices));
@@ -133,7 +134,7 @@ impl Object {
 }
 
 impl Plan {
-    /// The plan for people: a line an op, in order, then one a conflict.
+    /// Returns the plan for people: a line for each op, in order, then one for each conflict.
     ///
     /// ```text
     /// + route 10.2.0.0/16 via 10.1.0.9 dev br0 proto 116 metric 100 table 254   (missing)
@@ -148,30 +149,29 @@ impl Plan {
         text::Text(self)
     }
 
-    /// The commands for `ip -batch -`, a line an op, in order but for the rules of IPv6, which come
-    /// last. What is held, what has a word that `ip -batch` cannot be given, what waits for either,
-    /// and conflicts are comments. An alias that it cannot be given is left out of its command,
-    /// with a comment: nothing waits for that.
+    /// Returns the commands for `ip -batch -`: a line for each op, in order, but IPv6 rules last.
+    /// Comments replace held ops, ops with a word that `ip -batch` cannot read, ops waiting for
+    /// either, and conflicts. An alias that it cannot read is left out of its command, with a
+    /// comment, and nothing waits for it.
     ///
-    /// `ip -batch` has no word for the family of a rule: it refuses a line that begins with `-6`,
-    /// and stops there unless told `-force`. Those lines, without the `-6`, are for `ip -6 -batch
-    /// -`.
+    /// `ip -batch` has no word for a rule's family. It refuses a line that begins with `-6`, and
+    /// stops there without `-force`. Those lines, without the `-6`, are for `ip -6 -batch -`.
     pub fn batch(&self) -> impl fmt::Display {
         text::BatchLines(self)
     }
 
-    /// The JSON of the plan and of the state that it was made from:
-    /// `{ "ops": […], "conflicts": […], "adopted": […], "notices": ["…"], "snapshot": "<hash>" }`.
+    /// Returns the JSON of the plan and of the state from which it was made: `{ "ops": […],
+    /// "conflicts": […], "adopted": […], "notices": ["…"], "snapshot": "<hash>" }`.
     ///
-    /// It makes one record at a time while it is serialized, so that a plan of any length is
-    /// written without a second copy of it.
+    /// Records are made one at a time while they are serialized, so a plan of any length needs no
+    /// second copy.
     #[cfg(feature = "serde")]
     pub fn record(&self, observed: &Observed) -> impl serde::Serialize {
         json::PlanRecord { plan: self, snapshot: snapshot_hash(observed) }
     }
 }
 
-/// Returns every field that differs, with what it was.
+/// Returns every field that differs, with its former value.
 fn differences(op: &Op, devices: &Devices) -> String {
     let Some(was) = op.was() else {
         return "differs".to_owned();
@@ -185,21 +185,21 @@ fn differences(op: &Op, devices: &Devices) -> String {
 }
 
 impl Conflict {
-    /// Every respect in which the foreign object is not as declared. What the declaration leaves
-    /// open matches anything.
+    /// Returns every field in which the foreign object differs from the declared one. An open field
+    /// never differs.
     pub fn differences(&self) -> Vec<Difference> {
         self.meant().differences(&self.foreign)
     }
 
-    /// What is there, the fields that differ, and what to write: `foreign 10.3.0.0/16 via 10.1.0.8
-    /// dev br0 proto 4 table 254; nexthops: is via 10.1.0.8 dev br0, declared via 10.1.0.9 dev br0;
-    /// declare what is there, or write on_conflict = "take"`. The same as long as no writer changes
-    /// the object: it says nothing of the rest of a lifetime.
+    /// Returns the foreign object, the fields that differ, and the remedy: `foreign 10.3.0.0/16 via
+    /// 10.1.0.8 dev br0 proto 4 table 254; nexthops: is via 10.1.0.8 dev br0, declared via 10.1.0.9
+    /// dev br0; declare what is there, or write on_conflict = "take"`. The text stays the same
+    /// until a writer changes the object, since it omits the rest of a lifetime.
     pub fn text(&self, devices: &Devices) -> String {
         format!("foreign {}", self.foreign_text(devices))
     }
 
-    /// The same without the first word.
+    /// Returns the same text without the first word.
     pub fn foreign_text(&self, devices: &Devices) -> String {
         let (meant, foreign) = (self.meant(), &self.foreign);
         let mut text = without_countdown(foreign).spec(devices);
@@ -240,7 +240,7 @@ impl Conflict {
     }
 }
 
-/// Returns an object without lifetimes that end.
+/// Returns an object without finite lifetimes.
 fn without_countdown(object: &Object) -> Object {
     match object {
         Object::Address(address) if address.lifetimes.valid != FOREVER => {

@@ -1,8 +1,7 @@
-//! From authored objects, which name their devices, to indexed ones.
+//! Resolves authored objects, which name their devices, to indexed ones.
 //!
-//! A name leads to the interface that bears it, or to the planned device that this very plan will
-//! create under it: because it is missing, or because what is desired of it cannot be had without
-//! deleting it first.
+//! A name leads to the interface with that name. If the plan creates the interface, the name leads
+//! to a planned device: it is missing, or a desired change requires deleting it first.
 
 use std::borrow::Cow;
 use std::cell::LazyCell;
@@ -30,26 +29,26 @@ use crate::{each_kind, per_kind};
 type ResolvedOf<K> = Option<Vec<K>>;
 
 per_kind! {
-    /// What is desired, keyed in the space of what was observed: what the planner takes. A kind
-    /// that is `None` is unmanaged. Lists are in the order of the [`Desired`]. That of routes is
-    /// empty: they can be many, and are resolved one by one.
+    /// The desired objects, with the devices of the observation, as the planner takes them. A kind
+    /// that is `None` is unmanaged. Lists keep the order of [`Desired`]. The list of routes is
+    /// empty: there can be many, so they are resolved one by one.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub(crate) struct Resolved[ResolvedOf] {
-        /// What proves objects to be ours.
+        /// The rules by which objects count as ours.
         pub policy: Policy,
         /// The devices that the objects refer to.
         pub devices: Devices,
-        /// The objects that become ours if they are there already.
+        /// The existing objects that become ours.
         pub adopt: HashSet<ObjectKey>,
-        /// Links of ours that have to be deleted and created anew, by index.
+        /// Our links that must be deleted and created anew, by index.
         pub(crate) recreated: BTreeSet<u32>,
-        /// Links of ours that would have to be, and why they stay.
+        /// Our links that would have to be recreated, each with the reason why it stays.
         pub(crate) held: BTreeMap<u32, Hold>,
     }
 }
 
 impl Resolved {
-    /// The kinds that are managed.
+    /// Returns the managed kinds.
     pub(crate) fn managed(&self) -> Kinds {
         let mut managed = Kinds::NONE;
         each_kind!(K => if OfKind::<K>::of_kind(self).is_some() {
@@ -73,8 +72,8 @@ impl Lists for Resolved {
     }
 }
 
-/// Resolves a desired state with its names resolved already, against the same observation. `routes`
-/// are those of it that are to be planned for.
+/// Resolves a desired state with names already resolved against the same observation. Plans will
+/// cover only `routes`.
 pub(crate) fn resolve(
     desired: &Desired,
     routes: Option<(&Routes, &ResolvedRoutes)>,
@@ -109,14 +108,14 @@ pub(crate) fn resolve(
     Ok(resolved)
 }
 
-/// What the objects of all kinds are resolved with.
+/// The context in which objects of all kinds are resolved.
 struct Context<'a> {
     names: Names<'a>,
-    /// The routes to resolve, which may be a part of those that are desired.
+    /// The routes to resolve, perhaps only part of the desired ones.
     routes: Option<(&'a Routes, &'a ResolvedRoutes)>,
 }
 
-/// What a [`Desired`] has of a kind, which can be resolved.
+/// One kind's field of [`Desired`], which can be resolved.
 trait Resolve {
     type Indexed;
 
@@ -149,7 +148,7 @@ impl Resolve for Option<Routes> {
     type Indexed = Route;
 
     fn resolve(&self, context: &Context<'_>) -> Result<Option<Vec<Route>>, DesiredError> {
-        // They can be many, and are resolved one by one.
+        // There can be many routes, so they are resolved one by one.
         Ok(context.routes.map(|_| Vec::new()))
     }
 }
@@ -162,15 +161,14 @@ impl Resolve for NexthopMode {
     }
 }
 
-/// What the names of a desired state lead to, resolved once for an observation: the devices that
-/// were observed, and those that a plan will create, and the routes, once they
-/// [are resolved](Self::with_routes).
+/// The names of a desired state, resolved once for an observation: observed devices, devices that a
+/// plan will create, and the routes if they [are resolved](Self::with_routes).
 #[derive(Clone, Debug)]
 pub struct Resolution {
     devices: Devices,
-    /// Links of ours that have to be deleted and created anew, by index.
+    /// Our links that must be deleted and created anew, by index.
     recreated: BTreeSet<u32>,
-    /// Links of ours that would have to be, and why they stay.
+    /// Our links that would have to be recreated, each with the reason why it stays.
     held: BTreeMap<u32, Hold>,
     /// The devices that lead to gateways.
     gateways: Gateways,
@@ -178,11 +176,11 @@ pub struct Resolution {
 }
 
 impl Resolution {
-    /// Resolves the names of a desired state. Of what was observed, no routes of ours are needed.
+    /// Resolves the names of a desired state. `observed` need not contain our routes.
     ///
     /// # Errors
     ///
-    /// As [`plan`](crate::plan()), of what is wrong with links.
+    /// The errors of [`plan`](crate::plan()) about links.
     pub fn of(
         desired: &Desired,
         observed: &Observed,
@@ -205,16 +203,16 @@ impl Resolution {
                             empty list";
                 return Err(DesiredError::new(Kind::Link, index, Problem::Invalid(what)));
             }
-            // Nothing can rest on a link that is to go.
+            // No object can depend on a link that is to go.
             if observed.complete.contains(Kind::Link) {
                 for index in undesired(links, &observed.links, proof) {
                     devices.forget(Dev::index(index));
                 }
             }
         }
-        // In the order of names: planned devices are the same whatever the order of the input. The
-        // other end of a pair may fail to come, where its maker is there as something else; what is
-        // to rest on it then waits, and all else goes on.
+        // In the order of names, so that planned devices do not depend on the input's order. The
+        // other end of a pair may fail to appear, if its maker exists as a link of another kind.
+        // Then the objects on it wait, and all others go on.
         let links = desired.links.as_deref().unwrap_or_default();
         let made: BTreeSet<IfName> = links
             .iter()
@@ -244,11 +242,11 @@ impl Resolution {
         &self.devices
     }
 
-    /// Returns all that is desired as it is once it is in the kernel, each kind in its order.
+    /// Returns the desired objects as they will be in the kernel, each kind in its own order.
     ///
     /// # Errors
     ///
-    /// As [`plan`](crate::plan()).
+    /// The same as [`plan`](crate::plan()).
     pub fn objects(&self, desired: &Desired, policy: &Policy) -> Result<Vec<Object>, DesiredError> {
         let routes = self.routes_of(desired, None);
         let mut resolved = resolve(desired, routes, self, policy)?;
@@ -263,8 +261,8 @@ impl Resolution {
         Ok(objects)
     }
 
-    /// Resolves the routes of a desired state, if it has some, and assigns nexthop objects to them
-    /// if they are to have some. Of what was observed it takes nexthop objects alone.
+    /// Resolves the routes of a desired state, if it has any, and assigns nexthop objects to them
+    /// if the mode asks for it. Uses only the nexthop objects of `observed`.
     #[must_use]
     pub fn with_routes(
         self,
@@ -282,8 +280,8 @@ impl Resolution {
         self.with_resolved(resolved)
     }
 
-    /// Resolves routes that are to point at nexthop objects that are in the kernel, as a tracker
-    /// knows. Resolves none if one of them needs another.
+    /// Resolves routes that are to point at existing nexthop objects, known to a tracker. Resolves
+    /// none if one of them needs another object.
     #[must_use]
     pub fn with_routes_on(self, known: &Tracker, routes: &Routes, policy: &Policy) -> Resolution {
         let resolved = known.assignment.as_ref().and_then(|known| {
@@ -307,7 +305,7 @@ impl Resolution {
         self.routes.is_some()
     }
 
-    /// Returns the desired routes, or the part of them that is given, with those that were resolved.
+    /// Returns the desired routes, or the given part of them, with their resolution.
     pub(crate) fn routes_of<'a>(
         &'a self,
         desired: &'a Desired,
@@ -316,10 +314,10 @@ impl Resolution {
         part.or(desired.routes.as_ref()).zip(self.routes.as_ref())
     }
 
-    /// Makes a matcher for the routes that were resolved, or for a part of them. Of the keys in
-    /// `kept`, all rows are kept; so are all rows of all keys if other routes were resolved.
+    /// Makes a matcher for the resolved routes, or for a part of them. It keeps all rows of the
+    /// keys in `kept`. If other routes were resolved, it keeps all rows of all keys.
     ///
-    /// Returns `None` if none were resolved.
+    /// Returns `None` if no routes were resolved.
     pub fn matcher<'a>(
         &self,
         routes: &'a Routes,
@@ -328,8 +326,7 @@ impl Resolution {
         Some(DumpMatcher::of_resolved(routes, self.routes.as_ref()?, kept))
     }
 
-    /// Returns the keys of the routes that are outside of the domain of a policy, where `links` are
-    /// there.
+    /// Returns the keys of the routes outside a policy's domain, given the observed `links`.
     pub fn outside_domain(
         &self,
         routes: &Routes,
@@ -360,11 +357,11 @@ fn macvlans(desired: &Desired, observed: &Observed) -> Macvlans {
     Macvlans { declared: declared.collect(), observed: there.collect() }
 }
 
-/// A link comes into being with one other end, so what is declared of both has to fit.
+/// Refuses declarations of a pair's two ends that do not match.
 fn pairs(links: &[Link<IfName>]) -> Result<(), DesiredError> {
     let names = links.iter().enumerate();
     let declared: BTreeMap<IfName, usize> = names.map(|(at, link)| (link.name, at)).collect();
-    // By the other end: which link names it.
+    // The link that names each end.
     let mut makers: BTreeMap<IfName, usize> = BTreeMap::new();
     for (index, link) in links.iter().enumerate() {
         let Some(end) = link.peer() else { continue };
@@ -382,18 +379,17 @@ fn pairs(links: &[Link<IfName>]) -> Result<(), DesiredError> {
     Ok(())
 }
 
-/// Links of ours that cannot become as desired in place, by index.
+/// Our links that cannot become as desired in place, by index.
 #[derive(Default)]
 struct Recreated {
     recreated: BTreeSet<u32>,
-    /// Why they stay as they are: what recreation would take along, or what they wait for.
+    /// The reason why each stays: an object deleted along with it, or one that it waits for.
     held: BTreeMap<u32, Hold>,
 }
 
-/// Finds the links of ours that have to be deleted and created anew, and gives each a planned
-/// device. What is stacked on such a link goes with it, so the search ends when a round finds
-/// nothing more. A link that carries what is not ours stays as it is, and so does one that would
-/// wait for a device.
+/// Finds our links that must be deleted and created anew, and gives each a planned device. Links
+/// stacked on such a link go with it, so the search repeats until a round finds no more. A link
+/// stays as it is if it carries foreign objects, or if it would have to wait for a device.
 fn recreate(
     links: &[Link<IfName>],
     observed: &Observed,
@@ -435,12 +431,12 @@ fn recreate(
             let keeps = Canonical::of(&desired, devices)
                 .get()
                 .changes_in_place(Canonical::of(*observed, devices).get());
-            // What netlink cannot create is not deleted to be made anew.
+            // A link that netlink cannot create is not deleted.
             let creatable = desired.kind.as_ref().is_none_or(LinkKind::is_creatable);
             if !goes_along && (keeps || !creatable) {
                 continue;
             }
-            // What goes with the link below it is created anew once all its devices are there.
+            // A link that goes with the one below it is created anew once all its devices exist.
             let waits = Hold::no_device(devices, desired.devices()).filter(|_| !goes_along);
             if let Some(hold) = waits.or_else(|| collateral.of_delete(observed.index).cloned()) {
                 held.insert(observed.index, hold);
@@ -468,8 +464,7 @@ fn recreate(
     }
 }
 
-/// The links of ours that are not declared, by index. The other end of a declared one stays with
-/// it.
+/// Returns our undeclared links, by index. The other end of a declared link is not among them.
 pub(crate) fn undesired<D>(
     wanted: &[Link<D>],
     observed: &[Link],

@@ -1,11 +1,11 @@
-//! Desired routes at scale, and what is observed of them.
+//! Desired routes at scale, and the observation of them.
 //!
-//! - [`Routes`] indexes desired routes in the order in which the kernel dumps them.
-//! - [`ResolvedRoutes`] holds them with their devices found, and the nexthop objects that they
-//!   point at. It is made once for one observation.
+//! - [`Routes`] indexes desired routes in the order of the kernel's dumps.
+//! - [`ResolvedRoutes`] holds them with their devices, and the nexthop objects that they point at.
+//!   It is made once for each observation.
 //! - [`DumpMatcher`] compares them with the rows of a dump as they arrive, each a [`PlainRoute`] if
-//!   it can be.
-//! - [`Tracker`] keeps what the kernel is known to hold between two passes.
+//!   possible.
+//! - [`Tracker`] remembers the kernel's state between two passes.
 
 mod dump_matcher;
 mod gateways;

@@ -1,6 +1,6 @@
-//! The macro that writes a struct's `with_…` methods.
+//! A macro that generates a struct's `with_…` methods.
 
-/// Writes methods that set one field each and return the struct, so that calls can be chained.
+/// Generates chainable methods that set one field each.
 ///
 /// ```text
 /// setters! { impl Link<D> {

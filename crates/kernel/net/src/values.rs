@@ -1,5 +1,5 @@
-//! The values that objects are made of: families, prefixes, device references, names, hardware
-//! addresses and protocol numbers.
+//! The values of objects: families, prefixes, device references, names, hardware addresses and
+//! protocol numbers.
 
 mod names;
 mod net;
@@ -11,29 +11,29 @@ pub use names::{IfName, InterfacePattern, Label, LinkAddr};
 pub use net::{Dev, Family, ParseError, Prefix};
 pub use protocols::Protocols;
 
-/// Both directions of an enumeration with numbers and iproute2's words.
+/// Converts an enumeration to and from numbers and iproute2's words.
 macro_rules! words {
     ($type:ident, $number:ty: $($variant:ident = $value:literal $name:literal),+ $(,)?) => {
         impl $type {
             /// Every value.
             pub const ALL: &[$type] = &[$($type::$variant),+];
 
-            /// The kernel's number.
+            /// Returns the kernel's number.
             pub fn number(self) -> $number {
                 match self { $($type::$variant => $value),+ }
             }
 
-            /// iproute2's word.
+            /// Returns iproute2's word.
             pub fn name(self) -> &'static str {
                 match self { $($type::$variant => $name),+ }
             }
 
-            /// The value of a number.
+            /// Returns the value with a number, or `None` if there is none.
             pub fn from_number(number: $number) -> Option<$type> {
                 $type::ALL.iter().copied().find(|value| value.number() == number)
             }
 
-            /// The value of a word.
+            /// Returns the value with a word, or `None` if there is none.
             pub fn from_name(name: &str) -> Option<$type> {
                 $type::ALL.iter().copied().find(|value| value.name() == name)
             }

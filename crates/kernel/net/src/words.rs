@@ -1,4 +1,4 @@
-//! Words and texts that others wrote: names, aliases, labels and messages may hold any bytes.
+//! Words and texts from other writers: names, aliases, labels and messages may contain any bytes.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -6,13 +6,13 @@ use std::fmt::{self, Write as _};
 use crate::devices::Devices;
 use crate::values::Dev;
 
-/// A word of a command line, quoted where `ip -batch` would otherwise split it.
+/// A word of a command line, quoted if `ip -batch` would otherwise split it.
 ///
-/// `ip -batch` knows no escape: it cuts a line at the first `#`, joins one that ends in `\` with
+/// `ip -batch` knows no escapes. It cuts a line at the first `#`, joins a line ending in `\` with
 /// the next, and reads a word that begins with a quote up to the next such quote (`getcmdline` and
-/// `makeargs` in iproute2's lib/utils.c). A word that it would read as another one, or that a
-/// terminal would obey, is written as bash writes it, `$'...'`; [`is_sayable`] says whether a
-/// command has such a word.
+/// `makeargs` in iproute2's lib/utils.c). If it would misread a word, or a terminal would obey it,
+/// the word is escaped as in bash, `$'...'`. [`is_sayable`] returns false for a command with such a
+/// word.
 pub(crate) struct Word<'a>(pub(crate) &'a [u8]);
 
 impl fmt::Display for Word<'_> {
@@ -25,7 +25,7 @@ impl fmt::Display for Word<'_> {
     }
 }
 
-/// What a word has to stand in to be that word to `ip -batch`; `None` if nothing does it.
+/// Returns the quotes with which `ip -batch` reads the word unchanged; `None` if none work.
 fn quote(word: &str) -> Option<&'static str> {
     if word.contains(['#', '\n']) || word.contains(ESCAPED) || word.contains(is_harmful) {
         return None;
@@ -42,10 +42,10 @@ fn quote(word: &str) -> Option<&'static str> {
     }
 }
 
-/// How an escaped word begins. No other word has it in it.
+/// The start of an escaped word. No other word contains it.
 const ESCAPED: &str = "$'";
 
-/// Returns true if `ip -batch` reads every word of a command as the one that was meant.
+/// Returns true if `ip -batch` reads every word of a command correctly.
 pub(crate) fn is_sayable(command: &str) -> bool {
     !command.contains(ESCAPED)
 }
@@ -68,7 +68,7 @@ fn escaped(f: &mut fmt::Formatter<'_>, word: &[u8]) -> fmt::Result {
     f.write_str("'")
 }
 
-/// A character, or the escape that bash has for it where a terminal would obey it.
+/// Writes a character, or bash's escape for it if a terminal would obey it.
 fn harmless(out: &mut impl fmt::Write, c: char) -> fmt::Result {
     match u32::from(c) {
         _ if !is_harmful(c) => out.write_char(c),
@@ -77,16 +77,16 @@ fn harmless(out: &mut impl fmt::Write, c: char) -> fmt::Result {
     }
 }
 
-/// Returns text from elsewhere as one line, without anything that a terminal would obey or that
-/// would reorder what is beside it. Such characters become `\x1b` or `\u202e`, and a line feed,
-/// after which the text could pass for a line of ours, becomes `\n`.
+/// Returns external text as one line, without characters that control a terminal or reorder the
+/// text beside them. They become `\x1b` or `\u202e`. A line feed, after which the text could pass
+/// for a line of ours, becomes `\n`.
 pub fn clean(text: &str) -> Cow<'_, str> {
     if !text.contains(is_harmful) {
         return Cow::Borrowed(text);
     }
     let mut cleaned = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         let _ = match c {
             '\n' => cleaned.write_str("\\n"),
             c => harmless(&mut cleaned, c),
@@ -95,8 +95,8 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(cleaned)
 }
 
-/// Returns true if a terminal obeys a character, or shows nothing of it: controls, what sets the
-/// direction of text (Unicode, UAX 9), and what has no width.
+/// Returns true if a terminal obeys a character or does not show it: controls, marks that set the
+/// direction of text (Unicode, UAX 9), and characters without width.
 pub fn is_harmful(c: char) -> bool {
     let is_format = matches!(
         c,
@@ -106,7 +106,7 @@ pub fn is_harmful(c: char) -> bool {
     c.is_control() || is_format
 }
 
-/// A device by name; one without a known name as iproute2 writes a bare index: `if7`.
+/// Writes a device's name, or its index as iproute2 does if the name is unknown: `if7`.
 pub(crate) struct Name<'a>(pub(crate) Dev, pub(crate) &'a Devices);
 
 impl fmt::Display for Name<'_> {

@@ -1,11 +1,11 @@
 //! [`Batch`]: many changes in one send, with exactly one answer for each.
 //!
-//! The kernel carries a batch out message by message before `sendmsg` returns. It is not atomic:
-//! an error in the middle does not stop what follows. Only the last message asks for an
-//! acknowledgement, which saves a third of the time; errors of the others come all the same, with
-//! their sequence number, and a failing last message sends its error in the acknowledgement's
-//! place. At the default receive buffer 256 answers fit, and what comes after is carried out but
-//! its answer lost: so no more than 250 are ever in flight.
+//! The kernel carries a batch out message by message before `sendmsg` returns. It is not atomic: an
+//! error in the middle does not stop the messages after it. Only the last message asks for an
+//! acknowledgement, which saves a third of the time. Errors of the others still arrive, with their
+//! sequence number, and a failing last message sends its error instead of the acknowledgement. With
+//! the default receive buffer 256 answers fit. Messages beyond them are carried out, but their
+//! answers are lost. So at most 250 are ever in flight.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -23,10 +23,10 @@ use crate::wire::{
 
 /// The greatest number of messages in a [`Batch`].
 pub const BATCH_MESSAGES: usize = WINDOW_MAX;
-/// A [`Batch`] takes no more messages once it is this long, in bytes.
+/// A [`Batch`] takes no more messages once it reaches this length, in bytes.
 pub const BATCH_BYTES: usize = 64 * 1024;
 
-/// Messages to be sent together, in one buffer that is used again.
+/// Messages to be sent together, in one reused buffer.
 #[derive(Debug, Default)]
 pub struct Batch {
     buffer: Vec<u8>,
@@ -41,14 +41,14 @@ impl Batch {
         Self::default()
     }
 
-    /// Returns whether the batch takes no more: [`BATCH_MESSAGES`] messages, or [`BATCH_BYTES`]
-    /// reached.
+    /// Returns true if the batch takes no more: it has [`BATCH_MESSAGES`] messages or
+    /// [`BATCH_BYTES`] bytes.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.ends.len() >= BATCH_MESSAGES || self.buffer.len() >= BATCH_BYTES
     }
 
-    /// Returns whether the batch has no message.
+    /// Returns true if the batch has no message.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
@@ -67,12 +67,12 @@ impl Batch {
     }
 
     /// Adds the one message that `encode` appends to the buffer with a
-    /// [`MessageWriter`](crate::wire::MessageWriter), and returns whether it did: a batch that
-    /// [is full](Self::is_full) does not call `encode`. Send it then, and push the message again.
+    /// [`MessageWriter`](crate::wire::MessageWriter), and returns true if it did. A batch that [is
+    /// full](Self::is_full) does not call `encode`: send it, and push the message again.
     ///
     /// # Errors
     ///
-    /// The error of `encode`; the batch is then as before.
+    /// The error of `encode`. The batch is then unchanged.
     pub fn push<E>(
         &mut self,
         encode: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
@@ -103,8 +103,8 @@ impl Batch {
         &self.buffer[self.start(index)..self.ends[index]]
     }
 
-    /// Numbers the messages `from..to` from `sequence` on; the last one asks for an
-    /// acknowledgement, and each for an echo that fits into `room` bytes.
+    /// Numbers the messages `from..to` from `sequence` on. The last one asks for an
+    /// acknowledgement, and each for an echo if it fits into `room` bytes.
     fn stamp(&mut self, from: usize, to: usize, mut sequence: u32, room: usize) {
         for index in from..to {
             let start = self.start(index);
@@ -121,20 +121,20 @@ impl Batch {
     }
 }
 
-/// The receiver of echoes: the position in the batch, and the kernel's message.
+/// The receiver of echoes, given the position in the batch and the kernel's message.
 type EchoHandler<'a> = &'a mut dyn FnMut(usize, Message<'_>);
 
 impl Socket {
     /// Sends all messages of a batch and empties it. Returns one answer for each message, in their
     /// order.
     ///
-    /// A batch that does not fit the socket's buffers is sent in parts. A message that alone is
-    /// larger than the send buffer fails with `EMSGSIZE`.
+    /// A batch that does not fit the socket's buffers is sent in parts. A single message larger
+    /// than the send buffer fails with `EMSGSIZE`.
     ///
     /// # Errors
     ///
-    /// [`Io`](crate::ErrorKind::Io) when nothing at all could be sent; the batch is then left as
-    /// it was. Once something was sent, whatever goes wrong is in the answers.
+    /// [`Io`](crate::ErrorKind::Io) if nothing at all could be sent. The batch is then unchanged.
+    /// Once something was sent, all errors are in the answers.
     pub fn send_batch(&mut self, batch: &mut Batch) -> Result<Vec<Answer>, Error> {
         self.deliver(batch, None)
     }
@@ -147,7 +147,7 @@ impl Socket {
     ) -> Result<Vec<Answer>, Error> {
         let mut answers = Vec::with_capacity(batch.len());
         let mut window = self.window()?;
-        // The bytes that echoes may be charged: as many bare acknowledgements would fit.
+        // The bytes that echoes may be charged, enough for as many acknowledgements.
         let room = if each.is_some() { window * ANSWER_CHARGE } else { 0 };
         while answers.len() < batch.len() {
             let from = answers.len();
@@ -159,7 +159,7 @@ impl Socket {
             self.sequence = self.sequence.wrapping_add((to - from) as u32);
             match self.channel.send(&batch.buffer[batch.start(from)..batch.ends[to - 1]]) {
                 Ok(()) => self.collect(batch, from..to, first, &mut each, &mut answers),
-                // Nothing of it was sent.
+                // None of it was sent.
                 Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => {
                     if to - from == 1 {
                         answers.push(Some(Err(KernelError::from_errno(libc::EMSGSIZE))));
@@ -177,7 +177,7 @@ impl Socket {
         Ok(answers)
     }
 
-    /// Collects the answers to the messages that were sent, numbered from `first` on.
+    /// Collects the answers to the sent messages, numbered from `first` on.
     fn collect(
         &mut self,
         batch: &Batch,
@@ -186,7 +186,7 @@ impl Socket {
         each: &mut Option<EchoHandler<'_>>,
         all: &mut Vec<Answer>,
     ) {
-        // Of each message whether something came, and what it says.
+        // For each message, the answer that came, if any.
         let mut answers: Vec<Option<Answer>> = vec![None; sent.len()];
         // Once an answer was lost, a message without an answer may have failed.
         let mut lost = false;
@@ -195,7 +195,7 @@ impl Socket {
             let datagram = match self.channel.receive(until) {
                 Ok(Some(datagram)) => datagram,
                 Err(error) if error.is_loss() => {
-                    // The kernel has queued all answers already: waiting brings no more.
+                    // The kernel has already queued all answers: waiting brings no more.
                     lost = true;
                     until = Instant::now();
                     continue;
@@ -229,40 +229,40 @@ impl Socket {
 }
 
 /// The greatest charge of the receive queue for an echo beyond twice its request's length, in
-/// bytes. One of a plain IPv4 route, of a rule or of an address costs 832 in all, of an IPv6 route
-/// 1280; long ones take a data block that is a power of two.
+/// bytes. An echo of a plain IPv4 route, of a rule or of an address costs 832 in all, of an IPv6
+/// route 1280. Long ones take a data block of a power of two.
 const ECHO_CHARGE: usize = 1280;
-/// The least length of one next hop in a request of IPv6: `rtnexthop` and its gateway.
+/// The least length in bytes of one next hop in an IPv6 request: `rtnexthop` and its gateway.
 const HOP_LEN: usize = 28;
 /// `AF_INET6`.
 const INET6: u8 = 10;
 
 // With `NLM_F_ECHO` the kernel sends the writer the object as it stored it (`nlmsg_notify` in
-// net/netlink/af_netlink.c). An echo is the message that the kernel sends to the multicast group, in
-// the format of a dump, and comes before the acknowledgement.
+// net/netlink/af_netlink.c). An echo is the message that the kernel sends to the multicast group,
+// in the format of a dump. It arrives before the acknowledgement.
 impl Socket {
-    /// Sends a batch as [`send_batch`](Self::send_batch) does, and passes the kernel's echoes to
-    /// `each`, with the position of the message in the batch. A message has one or several echoes,
-    /// in the format of the kernel's dumps and events, such as `RTM_NEWROUTE`, to be read with the
-    /// same [`codec`](crate::codec).
+    /// Sends a batch like [`send_batch`](Self::send_batch), and passes the kernel's echoes to
+    /// `each`, with the message's position in the batch. A message has one or several echoes, in
+    /// the format of the kernel's dumps and events, such as `RTM_NEWROUTE`. Read them with the same
+    /// [`codec`](crate::codec).
     ///
-    /// An echo says what the kernel has stored, and comes while the kernel holds the lock of the
-    /// change: it contains no other writer's change. A missing echo says nothing:
+    /// An echo shows the object as the kernel stored it. It is sent while the kernel holds the lock
+    /// of the change, so it contains no other writer's change. A missing echo proves nothing:
     ///
-    /// - the kernel does not announce an IPv4 route replace that changes nothing;
-    /// - IPv4 and IPv6 routes, rules, IPv4 addresses and, since Linux 6.2, links are echoed; IPv6
-    ///   addresses and neighbours are not;
-    /// - an echo may be lost, as any answer may. The answers to all messages without one of their
-    ///   own are then unknown;
-    /// - an echo that would not fit the receive queue alone is not requested.
+    /// - The kernel does not announce an IPv4 route replace that changes nothing.
+    /// - IPv4 and IPv6 routes, rules, IPv4 addresses and, since Linux 6.2, links are echoed. IPv6
+    ///   addresses and neighbours are not.
+    /// - An echo may be lost, like any answer. The answers to all messages without one of their own
+    ///   are then unknown.
+    /// - An echo that would not fit the receive queue alone is not requested.
     ///
-    /// So a change that was carried out without an echo must be read back in another way. A delete
-    /// of an IPv6 route is echoed once for each next hop. An echo is not the answer: a change that
-    /// failed half way may have been echoed before it failed.
+    /// So read a change without an echo back in another way. A delete of an IPv6 route is echoed
+    /// once for each next hop. An echo is not the answer: a change may be echoed and then fail half
+    /// way.
     ///
     /// # Errors
     ///
-    /// As for [`send_batch`](Self::send_batch).
+    /// The same as [`send_batch`](Self::send_batch).
     pub fn send_batch_echoed(
         &mut self,
         batch: &mut Batch,
@@ -272,8 +272,8 @@ impl Socket {
     }
 }
 
-/// Returns the end of the part of a batch that begins at `from` and whose answers fit into `room`
-/// together. A part has at least one message.
+/// Returns the end of the part of a batch that begins at `from` and whose answers fit together into
+/// `room` bytes. A part has at least one message.
 fn part_end(batch: &Batch, from: usize, room: usize) -> usize {
     let mut left = room;
     let fitting = (from..batch.len()).take_while(|index| {
@@ -286,24 +286,24 @@ fn part_end(batch: &Batch, from: usize, room: usize) -> usize {
     from + fitting.count().max(1)
 }
 
-/// Returns whether to request the echo of a message if the answers have `room`: not if the echo
-/// cannot arrive.
+/// Returns true if the echo of a message should be requested, with `room` bytes for its answers:
+/// false if it cannot arrive.
 fn is_requested(message: &[u8], room: usize) -> bool {
     room != 0 && charge(message) <= room
 }
 
-/// Returns the bytes that the answers to a message may be charged together, if it is echoed.
+/// Returns the bytes that all answers to a message may be charged if it is echoed.
 fn charge(message: &[u8]) -> usize {
     let one = (2 * message.len() + ECHO_CHARGE).max(ANSWER_CHARGE);
     let deletes = Header::read(message).is_some_and(|header| header.kind == route::DELETE);
     if deletes && message.get(HEADER_LEN) == Some(&INET6) {
-        // Each next hop has an echo of its own.
+        // Each next hop has its own echo.
         return (message.len() / HOP_LEN) * ECHO_CHARGE + one;
     }
     one
 }
 
-/// Returns whether a message is about an object, and not the protocol's own.
+/// Returns true if a message is about an object, and not the protocol's own.
 fn is_notification(message: &Message<'_>) -> bool {
     message.header.kind >= NLMSG_MIN_TYPE
 }
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(sequences, [u32::MAX, 0, 1]);
     }
 
-    /// Pushes a message that every kernel takes from anybody.
+    /// Pushes a message that every kernel takes from any sender.
     fn push(batch: &mut Batch, kind: u16, flags: u16, body: &[u8]) {
         let pushed = batch.push(|buffer| {
             let mut message = MessageWriter::begin(buffer, kind, flags);
@@ -382,7 +382,8 @@ mod tests {
     fn an_answer_lost_in_the_middle_leaves_no_false_success() {
         let mut socket = Socket::open(&Namespace::current()).unwrap();
         let mut batch = Batch::new();
-        // Refused with words, which make its answer longer than an acknowledgement of 36 bytes.
+        // Refused with a message, which makes the answer longer than an acknowledgement of 36
+        // bytes.
         push(&mut batch, RTM_GETLINK, 0, &[0xff; 16]);
         push(&mut batch, NLMSG_NOOP, 0, &[]);
         push(&mut batch, NLMSG_NOOP, 0, &[]);
@@ -403,7 +404,7 @@ mod tests {
         socket.set_timeout(Duration::from_millis(20));
         let mut batch = Batch::new();
         push(&mut batch, NLMSG_NOOP, 0, &[]);
-        // A dump ends in NLMSG_DONE: it is not acknowledged.
+        // A dump ends in NLMSG_DONE, without an acknowledgement.
         push(&mut batch, RTM_GETLINK, NLM_F_DUMP, &[0; 16]);
         let outcomes = socket.send_batch(&mut batch).unwrap();
         assert_eq!(outcomes, [None, None]);

@@ -14,8 +14,8 @@ const LIMIT: u64 = 256;
 ///
 /// # Errors
 ///
-/// [`Io`](crate::ErrorKind::Io) when the file cannot be read, as without `/proc`, or is empty: two
-/// boots without a known id must not count as the same boot.
+/// [`Io`](crate::ErrorKind::Io) if the file cannot be read, for instance without `/proc`, or is
+/// empty: two boots without a known id must not count as the same boot.
 pub fn boot_id() -> Result<String, Error> {
     read(Path::new(BOOT_ID))
         .map_err(|cause| Error::io("cannot read /proc/sys/kernel/random/boot_id", cause))

@@ -1,8 +1,8 @@
-//! [`Channel`]: a transport with its receive buffer, which [`Socket`](crate::Socket) and
-//! [`Multicast`](crate::Multicast) share. It moves datagrams and does not interpret them.
+//! [`Channel`]: a transport with its receive buffer, shared by [`Socket`](crate::Socket) and
+//! [`Multicast`](crate::Multicast). It moves datagrams and does not interpret them.
 //!
-//! A datagram that does not fit is an error with its real length, and is never passed on truncated;
-//! ENOBUFS is an overrun; every wait has a bound.
+//! A datagram that does not fit is an error with its real length, and is never passed on truncated.
+//! ENOBUFS is an overrun. Every wait is bounded.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,10 +17,10 @@ use crate::transport::Transport;
 
 /// The kernel never sends more than 32 KiB of a dump in one datagram.
 const RECEIVE_BUFFER: usize = 64 * 1024;
-/// A single object's message does not come near this.
+/// A single object's message is far smaller.
 const RECEIVE_BUFFER_MAX: usize = 16 * 1024 * 1024;
 
-/// How many datagrams that are not from the kernel are ignored once the deadline is over.
+/// The number of datagrams not from the kernel that are ignored after the deadline.
 const MAX_FOREIGN_DATAGRAMS: usize = 1000;
 
 pub(crate) struct Channel {
@@ -33,7 +33,7 @@ impl Channel {
         Self::open_with(namespace, RECEIVE_BUFFER)
     }
 
-    /// Opens a channel that receives so many bytes at once, until a datagram has more.
+    /// Opens a channel with a receive buffer of this many bytes, enlarged if a datagram has more.
     pub(crate) fn open_with(namespace: &Namespace, receive: usize) -> Result<Self, Error> {
         Ok(Self { transport: namespace.connect()?, buffer: Vec::with_capacity(receive) })
     }
@@ -57,7 +57,7 @@ impl Channel {
         self.transport.receive_buffer().map_err(|source| Error::io("cannot read SO_RCVBUF", source))
     }
 
-    /// Asks for a receive queue of `bytes` as the kernel accounts for it, and returns its size.
+    /// Requests a receive queue of `bytes` as the kernel accounts for it, and returns its size.
     pub(crate) fn set_receive_buffer(&mut self, bytes: usize) -> Result<usize, Error> {
         self.transport
             .set_receive_buffer(bytes)
@@ -65,8 +65,8 @@ impl Channel {
         self.receive_buffer()
     }
 
-    /// Sends to the kernel, which carries requests out before this returns. On an error nothing
-    /// has been carried out.
+    /// Sends to the kernel, which carries requests out before this returns. On an error, no request
+    /// was carried out.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         loop {
             match self.transport.send(bytes) {
@@ -96,7 +96,7 @@ impl Channel {
                     _ if error.kind() != io::ErrorKind::Interrupted => {
                         return Err(Error::io("cannot receive from the kernel", error));
                     }
-                    // Datagrams of other processes cannot keep the caller for ever, and a few of
+                    // Datagrams of other processes cannot hold the caller for ever, and a few of
                     // them do not hide the kernel's.
                     _ if foreign >= MAX_FOREIGN_DATAGRAMS && Instant::now() >= deadline => {
                         return Ok(None);
@@ -113,7 +113,7 @@ impl Channel {
         self.buffer = Vec::with_capacity(bytes);
     }
 
-    /// Waits for a datagram, and returns whether one came by the deadline.
+    /// Waits for a datagram, and returns true if one came by the deadline.
     fn wait(&self, deadline: Instant) -> Result<bool, Error> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -137,7 +137,7 @@ impl AsFd for Channel {
     }
 }
 
-/// Returns the instant `timeout` from now; a year at the most, so that no duration overflows.
+/// Returns the instant `timeout` from now, at most a year away so that no duration overflows.
 pub(crate) fn deadline(timeout: Duration) -> Instant {
     const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
     Instant::now() + timeout.min(YEAR)

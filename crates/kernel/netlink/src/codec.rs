@@ -1,16 +1,16 @@
-//! Codecs: between rtnetlink's messages and `trueup-net`'s objects, one file a kind, both
-//! directions side by side.
+//! Codecs between rtnetlink's messages and `trueup-net`'s objects: one file for each kind, with
+//! both directions side by side.
 //!
-//! A codec does no I/O. It decodes message by message, and never fails a message for an attribute
-//! that it does not know: status is ignored, and configuration marks the object as not fully
-//! modelled. Only a message whose key cannot be read is [`Undecodable`], so that the caller can
+//! A codec does no I/O. It decodes message by message, and never fails a message for an unknown
+//! attribute: unknown status is ignored, and unknown configuration marks the object as not fully
+//! modelled. Only a message with an unreadable key is [`Undecodable`], so that the caller can
 //! distinguish a lost object from an absent one. Decoded objects are in canonical form, a plain
 //! route without an allocation.
 //!
 //! An encoder takes an object in canonical form and appends one message to a buffer, without
-//! `NLM_F_ACK` and without a sequence number, which the transport sets. A message that would touch
-//! more than its object, such as a route delete that leaves the protocol open, cannot be encoded:
-//! the encoder returns [`EncodeError`] and leaves the buffer as it was.
+//! `NLM_F_ACK` and without a sequence number, which the transport sets. It refuses a message that
+//! would affect more than its object, such as a route delete with an open protocol: it returns
+//! [`EncodeError`] and leaves the buffer unchanged.
 //!
 //! Each kind implements [`KindCodec`]. [`create`], [`replace`] and [`delete`] encode an object of
 //! any kind; links have more messages, in [`link`].
@@ -34,17 +34,17 @@ use trueup_net::{Dev, Family, Kind};
 pub use crate::error::EncodeError;
 use crate::wire::{Attrs, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, read_ipv4, read_ipv6};
 
-/// Returns the interface index of a device; `None` if the device does not exist (yet).
+/// Returns a device's interface index, or `None` if the device does not exist (yet).
 pub type Resolve<'a> = &'a dyn Fn(Dev) -> Option<u32>;
 
-/// Resolves the devices that exist, and no planned device.
+/// Returns the index of a device that exists, and `None` for a planned one.
 #[must_use]
 pub fn existing(dev: Dev) -> Option<u32> {
     dev.as_index()
 }
 
-/// A message from the kernel whose object cannot be identified. Its content is lost, which does not
-/// mean that the object is absent.
+/// A message from the kernel whose object cannot be identified. Its content is lost, but the object
+/// may exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the {kind} message cannot be read: {why}")]
 #[non_exhaustive]
@@ -69,7 +69,7 @@ const REPLACE: u16 = NLM_F_CREATE | NLM_F_REPLACE;
 const SHORT: &str = "it is shorter than its fixed part";
 const BROKEN: &str = "its attributes break off";
 
-/// `AF_INET`, `AF_INET6`.
+/// Returns `AF_INET` or `AF_INET6`.
 fn family_number(family: Family) -> u8 {
     match family {
         Family::Inet => 2,
@@ -77,7 +77,7 @@ fn family_number(family: Family) -> u8 {
     }
 }
 
-/// Returns the family of a message; `None` for a family without objects here.
+/// Returns the family of a message, or `None` for a family without objects here.
 fn family_from(number: u8) -> Option<Family> {
     match number {
         2 => Some(Family::Inet),
@@ -101,7 +101,7 @@ fn read_ip_of(family: Family, payload: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Stores a value that was read, and returns whether there is one.
+/// Stores a value that was read, and returns true if there is one.
 fn take<T>(slot: &mut T, read: Option<T>) -> bool {
     read.map(|value| *slot = value).is_some()
 }

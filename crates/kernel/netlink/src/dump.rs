@@ -1,9 +1,9 @@
-//! Dumps: one request, many messages, and whether they are consistent.
+//! Dumps: one request, many messages, and a check of their consistency.
 //!
 //! The kernel flags some interrupted dumps (links, addresses, nexthops), and those are repeated
-//! here. Others it **never** flags: IPv6 routes, rules, and IPv4 routes of one prefix lose rows
-//! and repeat others while anyone writes. What guards against that (watching events meanwhile,
-//! looking for a key that comes twice) takes knowledge of objects, and is the caller's.
+//! here. It **never** flags others: while any writer is active, dumps of IPv6 routes, of rules, and
+//! of IPv4 routes of one prefix lose rows and repeat others. Guarding against that takes knowledge
+//! of objects, and is left to the caller: it can watch events meanwhile, or look for repeated keys.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -18,16 +18,16 @@ use crate::wire::{
 /// The number of attempts before a dump is returned as incomplete.
 pub const DUMP_ATTEMPTS: u32 = 5;
 
-/// A step of a dump, as the caller gets it.
+/// A step of a dump, passed to the caller.
 #[derive(Clone, Copy, Debug)]
 pub enum DumpStep<'a> {
     /// An attempt begins, before the request is sent: forget all messages seen so far.
     Begin,
     /// One message of the current attempt.
     Message(Message<'a>),
-    /// A datagram of so many bytes ended. The kernel makes each datagram at one moment, and its
-    /// objects may change before the next, which it makes as this one is received. The datagram
-    /// that ends the dump has no such step.
+    /// A datagram of this many bytes ended. The kernel makes each datagram in one moment. Its
+    /// objects may change before the next, which it makes when this one is received. The last
+    /// datagram of a dump has no such step.
     Part(usize),
 }
 
@@ -36,13 +36,13 @@ pub enum DumpStep<'a> {
 #[must_use = "an incomplete dump must not be taken for the whole"]
 #[non_exhaustive]
 pub struct Dump {
-    /// Whether the last attempt ran to its end with nothing that spoke against it. An incomplete
-    /// one says of the objects in it that they exist, and nothing of those missing.
+    /// True if the last attempt ran to its end without a sign of inconsistency. The objects in an
+    /// incomplete dump exist, but others may be missing from it.
     pub complete: bool,
-    /// Whether the kernel says that it filtered (`NLM_F_DUMP_FILTERED`), which it does only for a
-    /// socket with [`Socket::strict`]. Unset where a filter was asked for, all rows came. Set, it
-    /// does not prove much: IPv4 route dumps carry it unasked (cached exceptions are left out). So
-    /// filter again.
+    /// True if the kernel reports that it filtered (`NLM_F_DUMP_FILTERED`), which it does only for
+    /// a socket with [`Socket::strict`]. If it is false although a filter was requested, all rows
+    /// came. If true, it proves little: IPv4 route dumps have it unasked (cached exceptions are
+    /// left out). So filter again.
     pub filtered: bool,
     /// Attempts made, from 1 to [`DUMP_ATTEMPTS`].
     pub attempts: u32,
@@ -60,8 +60,8 @@ impl Dump {
 }
 
 impl Socket {
-    /// Sends a GET request as a dump (`NLM_F_DUMP` is set here) and passes every message to
-    /// `each`, which is called first for each new attempt.
+    /// Sends a GET request as a dump (`NLM_F_DUMP` is set here) and passes every message to `each`.
+    /// Each new attempt begins with a call of its own.
     ///
     /// ```no_run
     /// use trueup_netlink::wire::MessageWriter;
@@ -84,13 +84,12 @@ impl Socket {
     /// ```
     ///
     /// # Errors
-    ///
-    /// [`Kernel`](crate::ErrorKind::Kernel) when the kernel refuses or breaks off: `ENOENT` for a
-    /// table that does not exist, which means that it is empty; `EINVAL` for what strict checking
-    /// cannot filter by. [`Timeout`](crate::ErrorKind::Timeout),
-    /// [`Malformed`](crate::ErrorKind::Malformed), [`TooLarge`](crate::ErrorKind::TooLarge),
+    /// [`Kernel`](crate::ErrorKind::Kernel) if the kernel refuses or breaks off: `ENOENT` for a
+    /// table that does not exist, which means it is empty; `EINVAL` if strict checking cannot
+    /// filter by the request. [`Timeout`](crate::ErrorKind::Timeout),
+    /// [`Malformed`](crate::ErrorKind::Malformed), [`TooLarge`](crate::ErrorKind::TooLarge) and
     /// [`Io`](crate::ErrorKind::Io) as for [`request`](Self::request). After an error the messages
-    /// seen are no whole.
+    /// seen are incomplete.
     pub fn dump(
         &mut self,
         request: &[u8],
@@ -103,13 +102,13 @@ impl Socket {
         dump?.ok_or_else(|| Error::malformed("a dump has no end"))
     }
 
-    /// Makes a dump as [`dump`](Self::dump) does, until `each` breaks it off: then the result is
-    /// `None`. The kernel goes on with that dump as long as the socket is read, and refuses
-    /// another: go on with a socket of its own.
+    /// Makes a dump like [`dump`](Self::dump), until `each` breaks it off: then the result is
+    /// `None`. The kernel continues that dump as long as the socket is read, and refuses another.
+    /// Continue with another socket.
     ///
     /// # Errors
     ///
-    /// As [`dump`](Self::dump).
+    /// The same as [`dump`](Self::dump).
     pub fn dump_while(
         &mut self,
         request: &[u8],
@@ -126,14 +125,14 @@ impl Socket {
                     return Ok(Some(Dump { complete, filtered, attempts }));
                 }
                 Ok(Some(_)) => {}
-                // A dump that was broken off, by a timeout say, is still going on.
+                // A dump that was broken off, for instance by a timeout, is still running.
                 Err(error) if error.errno() == Some(libc::EBUSY) && !last => self.drain()?,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// One attempt: whether it was consistent, and whether filtered. `None` if it was broken off.
+    /// Makes one attempt. Returns consistent and filtered, or `None` if it was broken off.
     fn attempt(
         &mut self,
         request: &[u8],
@@ -151,7 +150,7 @@ impl Socket {
             let message = match reply {
                 Reply::Message(message) => message,
                 Reply::Lost(_) => {
-                    // Part of it is lost; the rest must still be read, or the kernel stays busy.
+                    // Part of it is lost. The rest must still be read, or the kernel stays busy.
                     consistent = false;
                     return Ok(ControlFlow::Continue(()));
                 }
@@ -169,7 +168,7 @@ impl Socket {
                     return acknowledged(&message, request).map(|()| ControlFlow::Break(true));
                 }
                 NLMSG_NOOP => {}
-                // What will be repeated need not be looked at.
+                // The attempt will be repeated, so its messages are not needed.
                 _ if !consistent && !last => {}
                 _ if each(DumpStep::Message(message)).is_break() => return Ok(BROKEN_OFF),
                 _ => {}

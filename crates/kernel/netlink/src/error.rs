@@ -1,7 +1,7 @@
-//! [`Error`], and the [`KernelError`] inside it that keeps the kernel's errno and message.
+//! [`Error`], and the [`KernelError`] inside it with the kernel's errno and message.
 //!
-//! The kinds say what happened, not what a caller should do about an object: "no such route" is
-//! success for a delete and failure for a replace, and only the caller knows which.
+//! The kinds describe the failure, not the caller's reaction. "No such route" is success for a
+//! delete and failure for a replace, and only the caller knows which.
 
 use std::io;
 
@@ -9,24 +9,24 @@ use trueup_net::Dev;
 
 use crate::kernel_error::{ErrnoText, KernelError};
 
-/// The kind of an [`Error`].
+/// The category of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The kernel refused the request; [`Error::kernel`] has its answer.
+    /// The kernel refused the request. [`Error::kernel`] returns its answer.
     Kernel,
     /// A system call on the socket failed.
     Io,
-    /// A message was larger than the receive buffer and is lost. The buffer has been enlarged, the
-    /// same call again is likely to succeed.
+    /// A message was larger than the receive buffer and is lost. The buffer has been enlarged, so
+    /// repeating the call is likely to succeed.
     Truncated,
     /// Bytes from the kernel or from the caller are no netlink message.
     Malformed,
-    /// The kernel was silent for longer than the bound. Whether the request took effect is unknown.
+    /// The kernel was silent for longer than the bound. The request may have taken effect.
     Timeout,
-    /// A dump stayed inconsistent through all its attempts.
+    /// A dump stayed inconsistent in all attempts.
     Interrupted,
-    /// The receive queue was full and messages were lost: their content is unknown.
+    /// The receive queue was full, and messages with unknown content were lost.
     Overrun,
     /// A namespace could not be found, opened or entered.
     Namespace,
@@ -62,7 +62,7 @@ enum Repr {
 }
 
 impl Error {
-    /// Returns the kind of the error.
+    /// Returns the category of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match &*self.0 {
@@ -105,14 +105,14 @@ impl Error {
         self.kernel()?.message()
     }
 
-    /// Returns whether a privilege is missing (`EPERM`, `EACCES`).
+    /// Returns true if a privilege is missing (`EPERM`, `EACCES`).
     #[must_use]
     pub fn is_permission(&self) -> bool {
         matches!(self.errno(), Some(libc::EPERM | libc::EACCES))
     }
 
-    /// Returns whether the same call may succeed when repeated, with nothing else changed: time
-    /// outs, overruns, truncation, interrupted dumps, `EBUSY`, and whatever [`is_transient`] says.
+    /// Returns true if repeating the call may succeed without other changes: after timeouts,
+    /// overruns, truncation, interrupted dumps, `EBUSY`, and if [`is_transient`] returns true.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self.kind() {
@@ -124,8 +124,8 @@ impl Error {
         }
     }
 
-    /// Returns whether the name of a network namespace names none: there is no such name, file or
-    /// process, or the file is something else. A namespace that exists and could not be opened or
+    /// Returns true if no network namespace has the given name: there is no such name, file or
+    /// process, or the file is of another type. A namespace that exists but could not be opened or
     /// entered, because a descriptor, a thread or a privilege was missing, is not gone.
     #[must_use]
     pub fn is_gone(&self) -> bool {
@@ -138,7 +138,7 @@ impl Error {
         }
     }
 
-    /// Returns whether events or acknowledgements were lost, so that the kernel's state must be
+    /// Returns true if events or acknowledgements were lost, so that the kernel's state must be
     /// read again ([`ErrorKind::Overrun`] and [`ErrorKind::Truncated`]).
     #[must_use]
     pub fn is_loss(&self) -> bool {
@@ -203,17 +203,17 @@ pub enum EncodeError {
     /// A device has no known interface index (yet).
     #[error("the device {0:?} has no interface index")]
     Unresolved(Dev),
-    /// The message would be wrong, or would touch more than this object.
+    /// The message would be wrong, or would affect more than this object.
     #[error("refused: {0}")]
     Refused(&'static str),
-    /// An attribute or the message is longer than its length field can say.
+    /// An attribute or the message is too long for its length field.
     #[error("a netlink attribute or message is too large for its length field")]
     TooLarge,
 }
 
-/// Returns whether an errno says that a resource was exhausted that is freed again: descriptors
-/// (`EMFILE`, `ENFILE`), memory and buffers (`ENOMEM`, `ENOBUFS`), threads and others (`EAGAIN`),
-/// or that a call was interrupted (`EINTR`). The same call may succeed a moment later.
+/// Returns true if an errno means that a resource was exhausted for a time: descriptors (`EMFILE`,
+/// `ENFILE`), memory and buffers (`ENOMEM`, `ENOBUFS`), threads and others (`EAGAIN`), or that a
+/// call was interrupted (`EINTR`). The same call may succeed a moment later.
 #[must_use]
 pub fn is_transient(errno: i32) -> bool {
     use libc::{EAGAIN, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM};

@@ -1,9 +1,9 @@
 //! Extended acknowledgements: the payloads of `NLMSG_ERROR` and `NLMSG_DONE`.
 //!
-//! Both begin with an errno, negative, 0 for success. An `NLMSG_ERROR` then holds the header of
-//! the request and, unless `NLM_F_CAPPED` is set, its body; attributes follow when
-//! `NLM_F_ACK_TLVS` is set. An `NLMSG_DONE` holds no request: a dump's own error and its
-//! attributes stand at its front. Source: `linux/netlink.h`.
+//! Both begin with an errno, negative, or 0 for success. An `NLMSG_ERROR` then contains the
+//! request's header and, unless `NLM_F_CAPPED` is set, its body. Attributes follow if
+//! `NLM_F_ACK_TLVS` is set. An `NLMSG_DONE` contains no request: a dump's own error and its
+//! attributes come first. Source: `linux/netlink.h`.
 
 use crate::kernel_error::{Answer, KernelError};
 use crate::wire::{
@@ -17,13 +17,13 @@ const NLMSGERR_ATTR_MISS_TYPE: u16 = 5;
 
 /// Reads the answer from an `NLMSG_ERROR` or `NLMSG_DONE`.
 ///
-/// `request` is the message that it answers, with its header, to resolve offsets; empty if unknown.
-/// Returns `None` when the payload is too short for an errno.
+/// `request` is the answered message with its header, to resolve offsets; empty if unknown. Returns
+/// `None` if the payload is too short for an errno.
 pub(crate) fn answer(message: &Message<'_>, request: &[u8]) -> Answer {
     let errno = match read_i32(message.body.get(..4)?)? {
         0 => return Some(Ok(())),
         errno @ ..0 => errno.saturating_neg(),
-        // The return value of the kernel's dump function: no error.
+        // The return value of the kernel's dump function, which is no error.
         1.. if message.header.kind == NLMSG_DONE => return Some(Ok(())),
         errno => errno,
     };
@@ -63,7 +63,7 @@ fn read_tlvs(error: &mut KernelError, tlvs: &[u8], request: &[u8]) {
     }
 }
 
-/// The attribute numbers that lead to the attribute at `offset` of `request`.
+/// Returns the attribute numbers that lead to the attribute at `offset` of `request`.
 fn resolve(request: &[u8], offset: u32) -> Vec<u16> {
     let mut path = Vec::new();
     let Some(fixed) = Header::read(request).and_then(|header| fixed_len(header.kind)) else {
@@ -74,7 +74,7 @@ fn resolve(request: &[u8], offset: u32) -> Vec<u16> {
     };
     let mut at = HEADER_LEN + align(fixed);
     let mut end = request.len();
-    // Every turn either passes an attribute or goes into one, so `at` grows by at least four.
+    // Each iteration skips an attribute or enters one, so `at` grows by at least four.
     while let Some(header) = request.get(at..end).and_then(|rest| rest.get(..ATTR_HEADER_LEN)) {
         let length = read_u16(&header[..2]).map_or(0, usize::from);
         let Some(kind) = read_u16(&header[2..]) else {
@@ -97,8 +97,8 @@ fn resolve(request: &[u8], offset: u32) -> Vec<u16> {
     path
 }
 
-/// Length of the fixed struct at the front of an rtnetlink request (`linux/rtnetlink.h`). Types
-/// come in fours: new, delete, get, set.
+/// Returns the length in bytes of the fixed struct at the start of an rtnetlink request
+/// (`linux/rtnetlink.h`). Types come in fours: new, delete, get, set.
 fn fixed_len(kind: u16) -> Option<usize> {
     Some(match kind & !3 {
         16 => 16,           // RTM_*LINK: ifinfomsg
@@ -116,7 +116,8 @@ mod tests {
     use crate::wire::{MessageWriter, Messages, NLM_F_REQUEST, NLMSG_ERROR};
     use proptest::prelude::*;
 
-    /// A route request with a nested metric: RTA_METRICS (8) at byte 28, its RTAX_MTU (2) at 32.
+    /// Makes a route request with a nested metric: RTA_METRICS (8) at byte 28, its RTAX_MTU (2) at
+    /// 32.
     fn request() -> Vec<u8> {
         let mut buffer = Vec::new();
         let mut message = MessageWriter::begin(&mut buffer, 24, NLM_F_REQUEST);

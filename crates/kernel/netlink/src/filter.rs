@@ -1,16 +1,16 @@
-//! [`Instruction`]: classic BPF, as far as a filter on a netlink socket takes it. A message that
-//! the filter drops neither wakes the reader nor fills the queue.
+//! [`Instruction`]: classic BPF, limited to the needs of a filter on a netlink socket. A message
+//! dropped by the filter neither wakes the reader nor fills the queue.
 //!
-//! A program reads one datagram, from its netlink header on; a datagram of an event has one
-//! message. It ends with [`pass`](Instruction::pass) or [`drop`](Instruction::drop). A load from
-//! beyond the end of the datagram drops it: check the [`length`](Instruction::length) first. Jumps
-//! go forward, over so many instructions.
+//! A program reads one datagram, beginning with its netlink header. A datagram of an event has one
+//! message. The program ends with [`pass`](Instruction::pass) or [`drop`](Instruction::drop). A
+//! load from beyond the end of the datagram drops it, so check the [`length`](Instruction::length)
+//! first. Jumps go forward, over a number of instructions.
 //!
-//! A load yields a number in network byte order, and netlink has numbers in host byte order:
+//! A load yields a number in network byte order, but netlink has numbers in host byte order:
 //! compare with [`swapped`] and [`swapped_half`] of a number. Source:
 //! Documentation/networking/filter.rst in the kernel, `linux/filter.h`.
 
-/// An instruction (`struct sock_filter`).
+/// One instruction of a filter program (`struct sock_filter`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
     pub(crate) code: u16,
@@ -38,13 +38,13 @@ const TAX: u16 = 0x00;
 /// `SKF_AD_OFF + SKF_AD_NLATTR`.
 const NLATTR: u32 = (-0x1000_i32 + 12).cast_unsigned();
 
-/// Returns a number as a program gets it from a load of its four bytes.
+/// Returns a number as a load of its four bytes yields it.
 #[must_use]
 pub const fn swapped(number: u32) -> u32 {
     u32::from_be_bytes(number.to_ne_bytes())
 }
 
-/// Returns a number as a program gets it from a load of its two bytes.
+/// Returns a number as a load of its two bytes yields it.
 #[must_use]
 pub const fn swapped_half(number: u16) -> u32 {
     u16::from_be_bytes(number.to_ne_bytes()) as u32
@@ -92,7 +92,7 @@ impl Instruction {
         [Self::new(MISC | TAX, 0), Self::new(LD | B | IND, 4)]
     }
 
-    /// Loads the offset of the attribute of a number, among those that begin at an offset; 0 where
+    /// Loads the offset of the attribute with a number, among those that begin at `begin`; 0 if
     /// there is none.
     #[must_use]
     pub const fn attribute(begin: u32, number: u16) -> [Self; 3] {
@@ -103,32 +103,31 @@ impl Instruction {
         ]
     }
 
-    /// Goes on over `yes` instructions where what was loaded is `number`, else over `no`.
+    /// Skips `yes` instructions if the loaded value is `number`, else `no`.
     #[must_use]
     pub const fn equal(number: u32, yes: u8, no: u8) -> Self {
         Self::jump(JEQ, number, yes, no)
     }
 
-    /// Goes on over `yes` instructions where what was loaded is `number` or more, else over `no`.
+    /// Skips `yes` instructions if the loaded value is `number` or more, else `no`.
     #[must_use]
     pub const fn at_least(number: u32, yes: u8, no: u8) -> Self {
         Self::jump(JGE, number, yes, no)
     }
 
-    /// Goes on over `yes` instructions where what was loaded has any of the bits of `mask`, else
-    /// over `no`.
+    /// Skips `yes` instructions if the loaded value has any of the bits of `mask`, else `no`.
     #[must_use]
     pub const fn any_of(mask: u32, yes: u8, no: u8) -> Self {
         Self::jump(JSET, mask, yes, no)
     }
 
-    /// Ends: the datagram is queued, whole.
+    /// Ends the program: the whole datagram is queued.
     #[must_use]
     pub const fn pass() -> Self {
         Self::new(RET, u32::MAX)
     }
 
-    /// Ends: the datagram is not queued.
+    /// Ends the program: the datagram is dropped.
     #[must_use]
     pub const fn drop() -> Self {
         Self::new(RET, 0)

@@ -15,7 +15,7 @@ pub type Answer = Option<Result<(), KernelError>>;
 pub struct KernelError {
     pub(crate) errno: i32,
     pub(crate) message: Option<Box<str>>,
-    /// The offset of the attribute that the kernel objects to, and the numbers that lead there.
+    /// The offset of the attribute rejected by the kernel, and the numbers that lead to it.
     pub(crate) attribute: Option<(u32, Box<[u16]>)>,
     pub(crate) missing: Option<u32>,
 }
@@ -39,40 +39,41 @@ impl KernelError {
         errno_name(self.errno)
     }
 
-    /// Returns the kernel's message (`NLMSGERR_ATTR_MSG`). Many paths in the kernel give none.
+    /// Returns the kernel's message (`NLMSGERR_ATTR_MSG`). Many kernel paths give none.
     #[must_use]
     pub fn message(&self) -> Option<&str> {
         self.message.as_deref()
     }
 
-    /// Returns the attribute that the kernel objects to (`NLMSGERR_ATTR_OFFS`): its offset, in bytes
-    /// from the start of the message's header, and the numbers of the attributes that lead there,
-    /// from the outermost in. The last is that one or, where it lies in an array of structs, the one
-    /// that holds it. They are empty when unresolvable.
+    /// Returns the attribute that the kernel rejects (`NLMSGERR_ATTR_OFFS`): its offset, in bytes
+    /// from the start of the message's header, and the numbers of the attributes that lead to it,
+    /// from the outermost in. The last number is its own. If it is in an array of structs, the last
+    /// is the number of the attribute with the array. The numbers are empty if they cannot be
+    /// resolved.
     #[must_use]
     pub fn attribute(&self) -> Option<(u32, &[u16])> {
         self.attribute.as_ref().map(|(offset, path)| (*offset, &**path))
     }
 
-    /// Returns the number of the attribute that the kernel misses (`NLMSGERR_ATTR_MISS_TYPE`).
+    /// Returns the number of the missing attribute (`NLMSGERR_ATTR_MISS_TYPE`).
     #[must_use]
     pub fn missing(&self) -> Option<u32> {
         self.missing
     }
 
-    /// Returns whether a privilege is missing (`EPERM`, `EACCES`).
+    /// Returns true if a privilege is missing (`EPERM`, `EACCES`).
     #[must_use]
     pub fn is_permission(&self) -> bool {
         matches!(self.errno, libc::EPERM | libc::EACCES)
     }
 
-    /// Returns whether the object exists already (`EEXIST`).
+    /// Returns true if the object exists already (`EEXIST`).
     #[must_use]
     pub fn is_exists(&self) -> bool {
         self.errno == libc::EEXIST
     }
 
-    /// Returns whether the object, or its device, does not exist. The errno depends on the kind:
+    /// Returns true if the object, or its device, does not exist. The errno depends on the kind:
     /// route `ESRCH`, rule and neighbour `ENOENT`, address `EADDRNOTAVAIL`, link `ENODEV`.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
@@ -125,7 +126,7 @@ impl fmt::Display for ErrnoText {
 
 macro_rules! names {
     ($($name:ident)*) => {
-        /// Names of the errnos that rtnetlink is known to answer with.
+        /// Names of the errnos with which rtnetlink is known to answer.
         fn errno_name(errno: i32) -> Option<&'static str> {
             match errno {
                 $(libc::$name => Some(stringify!($name)),)*

@@ -1,20 +1,20 @@
-//! [`marker`]: whether the kernel keeps the protocol that marks an object's owner.
+//! [`marker`] finds out if the kernel stores the protocol that marks an object's owner.
 //!
-//! A kernel drops an attribute that it does not know from a write, without an error. So a writer
-//! that recognises its objects by their marker has to know beforehand whether the kernel keeps it.
-//! [`marker`] writes nothing to find out: it requests dumps, which needs no privilege.
+//! A kernel silently drops an unknown attribute from a write. So a writer that recognises its
+//! objects by their marker must know beforehand if the kernel stores it. [`marker`] finds out
+//! without writing: it requests dumps, which needs no privilege.
 //!
 //! - *Routes* and *nexthop objects* have it in their fixed header, on every kernel that has them.
 //! - A kernel with `FRA_PROTOCOL` (Linux 4.17) puts it on every *rule*, even as 0
-//!   (`fib_nl_fill_rule` in net/core/fib_rules.c): one rule is enough to see it. IPv4 multicast
-//!   routing has one of its own in every namespace, where the kernel was built with its tables
-//!   (`CONFIG_IP_MROUTE_MULTIPLE_TABLES`), and hardly ever more. Elsewhere all rules are read.
+//!   (`fib_nl_fill_rule` in net/core/fib_rules.c), so a single rule suffices. IPv4 multicast
+//!   routing has its own rule in every namespace if the kernel was built with its tables
+//!   (`CONFIG_IP_MROUTE_MULTIPLE_TABLES`), and rarely more. On other kernels all rules are read.
 //! - *Neighbours* (`NDA_PROTOCOL`, Linux 5.0) and *addresses* (`IFA_PROTO`, Linux 5.18) have it
-//!   only when it is not 0, so there may be no object to look at. But a dump request may carry
-//!   attributes, and under strict checking (Linux 4.20) the kernel refuses an attribute that it
-//!   knows and cannot filter by with another message than one that it does not know
-//!   (`__nla_validate_parse` in lib/nlattr.c). The latter message is learnt from a request with a
-//!   number that no kernel uses. A kernel without strict checking is older than both attributes.
+//!   only if it is not 0, so there may be no object to look at. But a dump request may have
+//!   attributes. Under strict checking (Linux 4.20) the kernel refuses a known attribute by which
+//!   it cannot filter with another message than an unknown attribute (`__nla_validate_parse` in
+//!   lib/nlattr.c). The latter message is learned from a request with a number that no kernel uses.
+//!   A kernel without strict checking is older than both attributes.
 //!
 //! Forwarding entries (`AF_BRIDGE`) are no neighbours here: the kernel drops their `NDA_PROTOCOL`.
 
@@ -26,19 +26,19 @@ use crate::error::Error;
 use crate::socket::Socket;
 use crate::wire::{MessageWriter, NLA_TYPE_MASK, NLM_F_REQUEST};
 
-/// Returns whether the kernel stores and reports the marker of a kind of objects, in the socket's
-/// namespace. `None` if it is unknown: there was no rule of any owner to look at, or links and other
-/// kinds have no marker.
+/// Returns true if the kernel stores and reports the marker of a kind of objects, in the socket's
+/// namespace. `None` if it is unknown: there was no rule of any owner to look at, or the kind, such
+/// as links, has no marker.
 ///
-/// Routes and nexthop objects cost no question. Addresses cost four refused dumps: their marker is
-/// kept only if it is in both families. Up to some version between Linux 6.1 and 6.12 a replace of
-/// an IPv4 address leaves the marker as it was. Neighbours cost two refused dumps, and rules a dump
-/// of those of IPv4 multicast routing, or of all where there is none. Once for a namespace is
-/// enough, unless the answer was `None`.
+/// Routes and nexthop objects need no request. Addresses take four refused dumps: their marker
+/// counts as stored only if it is in both families. Up to some version between Linux 6.1 and 6.12 a
+/// replace of an IPv4 address keeps the old marker. Neighbours take two refused dumps. Rules take a
+/// dump of IPv4 multicast routing's, or of all rules if there are none. Once per namespace
+/// suffices, unless the answer was `None`.
 ///
 /// # Errors
 ///
-/// As for [`Socket::dump`], when the kernel could not be asked or gave an unexpected answer.
+/// The same as [`Socket::dump`], if the kernel could not be asked or gave an unexpected answer.
 pub fn marker(socket: &mut Socket, kind: Kind) -> Result<Option<bool>, Error> {
     match kind {
         Kind::Address => {
@@ -78,7 +78,7 @@ const IPMR: u8 = 128;
 /// All families.
 const AF_UNSPEC: u8 = 0;
 
-/// Returns whether the kernel knows an attribute, by its message about a dump request with it.
+/// Returns true if the kernel knows an attribute, by its message about a dump request with it.
 fn knows_attribute(
     socket: &mut Socket,
     kind: u16,
@@ -105,7 +105,7 @@ fn refusal(
     message.finish()?;
     match socket.dump(&request, |_| {}) {
         Ok(_) => Ok(None),
-        // Without a message all refusals are alike, and the marker counts as not kept.
+        // Without a message all refusals are the same, and the marker counts as not stored.
         Err(error) if error.errno() == Some(libc::EINVAL) => {
             Ok(Some(error.kernel_message().unwrap_or_default().into()))
         }
@@ -113,8 +113,8 @@ fn refusal(
     }
 }
 
-/// Returns whether the rules of a family show their marker; `None` if there is none. An incomplete
-/// dump is enough: one rule shows it.
+/// Returns true if the rules of a family show their marker; `None` if there are no rules. An
+/// incomplete dump suffices, since one rule shows it.
 fn marker_of_rules(socket: &mut Socket, family: u8) -> Result<Option<bool>, Error> {
     let mut request = Vec::new();
     let mut message = MessageWriter::begin(&mut request, codec::rule::GET, NLM_F_REQUEST);
@@ -137,7 +137,8 @@ mod tests {
     use super::*;
     use crate::Namespace;
 
-    /// The answers of each kernel are tested elsewhere; this tests that no privilege is needed.
+    /// The answers of each kernel are tested elsewhere. This test shows that no privilege is
+    /// needed.
     #[test]
     fn whoever_asks_is_answered() {
         let mut socket = Socket::open(&Namespace::current()).unwrap();

@@ -1,8 +1,9 @@
 //! [`Multicast`]: a socket for the kernel's events.
 //!
-//! An event says that something changed. Some changes have no event (the kernel removes IPv4 routes
-//! without one when their link goes down), the order of events and dump rows is unspecified, and
-//! the queue can overrun. `NETLINK_NO_ENOBUFS`, which hides overruns, is never set.
+//! An event only says that something changed. Some changes have no event (when a link goes down,
+//! the kernel removes its IPv4 routes without one). The order of events and dump rows is
+//! unspecified, and the queue can overrun. `NETLINK_NO_ENOBUFS`, which hides overruns, is never
+//! set.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,8 +16,8 @@ use crate::netns::Namespace;
 use crate::transport::Group;
 use crate::wire::{Message, Messages};
 
-/// How many datagrams one [`Multicast::receive`] takes at most, so that a flood of events cannot
-/// keep it for ever.
+/// The largest number of datagrams in one [`Multicast::receive`], so that a flood of events cannot
+/// hold it for ever.
 const DRAIN: usize = 1024;
 
 /// A blocking socket for events of one namespace.
@@ -25,12 +26,12 @@ pub struct Multicast {
 }
 
 impl Multicast {
-    /// Opens a socket in a namespace and joins the groups. It stays there for good.
+    /// Opens a socket in a namespace, where it stays, and joins the groups.
     ///
     /// # Errors
     ///
     /// [`Namespace`](crate::ErrorKind::Namespace) as from [`Namespace::enter`];
-    /// [`Io`](crate::ErrorKind::Io) when the socket cannot be made or a group not joined.
+    /// [`Io`](crate::ErrorKind::Io) if the socket cannot be made or a group not joined.
     pub fn open(namespace: &Namespace, groups: &[Group]) -> Result<Self, Error> {
         let mut socket = Self { channel: Channel::open(namespace)? };
         groups.iter().try_for_each(|group| socket.join(*group))?;
@@ -49,27 +50,27 @@ impl Multicast {
             .map_err(|source| Error::io("cannot join a multicast group", source))
     }
 
-    /// Returns the size of the receive queue in bytes as the kernel accounts for it; an event is
-    /// charged about 832.
+    /// Returns the receive queue's size in bytes as the kernel accounts for it. An event is charged
+    /// about 832.
     ///
     /// # Errors
     ///
-    /// [`Io`](crate::ErrorKind::Io) when it cannot be read.
+    /// [`Io`](crate::ErrorKind::Io) if it cannot be read.
     pub fn receive_buffer(&self) -> Result<usize, Error> {
         self.channel.receive_buffer()
     }
 
-    /// Asks for a receive queue of `bytes`, and returns the size that it got: without CAP_NET_ADMIN
-    /// in the first user namespace the kernel limits it to `net.core.rmem_max` without an error.
+    /// Requests a receive queue of `bytes`, and returns the size that it got. Without CAP_NET_ADMIN
+    /// in the first user namespace, the kernel limits it to `net.core.rmem_max` without an error.
     ///
     /// # Errors
     ///
-    /// [`Io`](crate::ErrorKind::Io) when it can be neither set nor read.
+    /// [`Io`](crate::ErrorKind::Io) if it can be neither set nor read.
     pub fn set_receive_buffer(&mut self, bytes: usize) -> Result<usize, Error> {
         self.channel.set_receive_buffer(bytes)
     }
 
-    /// Returns the cookie of the socket's namespace, as
+    /// Returns the cookie of the socket's namespace, like
     /// [`Socket::netns_cookie`](crate::Socket::netns_cookie).
     ///
     /// # Errors
@@ -80,12 +81,11 @@ impl Multicast {
     }
 
     /// Sets the filter of the receive queue; an empty program removes it. A filter only saves work
-    /// and room in the queue: a [`Transport`](crate::Transport) other than the kernel's may ignore
-    /// it.
+    /// and queue space: a [`Transport`](crate::Transport) other than the kernel's may ignore it.
     ///
     /// # Errors
     ///
-    /// [`Io`](crate::ErrorKind::Io) when the kernel does not take it; the filter is then as before.
+    /// [`Io`](crate::ErrorKind::Io) if the kernel refuses it. The filter is then unchanged.
     pub fn set_filter(&mut self, program: &[Instruction]) -> Result<(), Error> {
         self.channel
             .transport()

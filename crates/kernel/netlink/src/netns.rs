@@ -1,7 +1,7 @@
 //! [`Namespace`]: names a network namespace, opens it, runs code in it.
 //!
-//! A socket belongs to the namespace of the thread that created it, for good. So nothing here
-//! moves a caller's thread: code that must run inside runs on a scratch thread that ends with it.
+//! A socket belongs for ever to the namespace of the thread that created it. So nothing here moves
+//! a caller's thread: code to be run inside runs on a scratch thread that ends with it.
 
 mod process;
 
@@ -21,16 +21,16 @@ use self::process::Process;
 use crate::error::Error;
 use crate::transport::{self, Transport};
 
-/// The directory of named namespaces, as iproute2 has it.
+/// The directory of named namespaces, as in iproute2.
 const NAMED: &str = "/run/netns";
 
 /// The thread's own namespace. `/proc/self` is the main thread's.
 const OWN: &str = "/proc/thread-self/ns/net";
 
-/// The name of a network namespace. Nothing is opened before it is used.
+/// The name of a network namespace. The namespace is opened only when it is used.
 ///
-/// As text: `NAME` (under `/run/netns`, as `ip netns` has it), a path (whatever has a `/` in it),
-/// or `pid:N`.
+/// The text form is `NAME` (under `/run/netns`, as in `ip netns`), a path (any text with a `/`), or
+/// `pid:N`.
 ///
 /// ```
 /// use trueup_netlink::Namespace;
@@ -54,37 +54,37 @@ enum Which {
     Through(Arc<dyn Connect>),
 }
 
-/// An open namespace, and how it was named.
+/// An open namespace, with the name by which it was opened.
 #[derive(Debug)]
 struct Open {
     fd: OwnedFd,
     name: Box<str>,
 }
 
-/// The id of a network namespace: the device and the inode of its file, or 0, which is no device,
-/// and a [connector's](Connect) cookie. The namespace keeps its id, and no other gets it, for as
-/// long as something keeps the namespace: a socket or a descriptor in it, a process, a mount.
+/// A network namespace's id: the device and the inode of its file, or 0, which is no device, and a
+/// [connector's](Connect) cookie. The namespace keeps its id, and no other gets it, as long as
+/// something keeps the namespace: a socket or a descriptor in it, a process, a mount.
 pub type NamespaceId = (u64, u64);
 
-/// Makes transports to one namespace of something other than the running kernel.
+/// Makes transports to a namespace outside the running kernel.
 pub trait Connect: fmt::Debug + Send + Sync {
-    /// Returns a new transport with a port id of its own.
+    /// Returns a new transport with its own port id.
     ///
     /// # Errors
     ///
-    /// When none can be made.
+    /// If none can be made.
     fn connect(&self) -> io::Result<Box<dyn Transport>>;
 
     /// Returns the cookie of the namespace.
     ///
     /// # Errors
     ///
-    /// When there is none any more.
+    /// If the namespace no longer exists.
     fn namespace_cookie(&self) -> io::Result<u64> {
         self.connect()?.netns_cookie()
     }
 
-    /// Returns the namespace below, if this is a layer above one: code runs in that one.
+    /// Returns the namespace below, if this is a layer above one. Code runs in the one below.
     fn below(&self) -> Option<&Namespace> {
         None
     }
@@ -97,12 +97,12 @@ impl Namespace {
         Self(Which::Current)
     }
 
-    /// Returns the namespace with a name that `ip netns` gave it.
+    /// Returns the namespace that `ip netns` gave a name.
     ///
     /// # Errors
     ///
-    /// [`Namespace`](crate::ErrorKind::Namespace) when the name is empty, `.`, `..`, or has a `/`
-    /// or a NUL in it. Whether it exists shows when it is used.
+    /// [`Namespace`](crate::ErrorKind::Namespace) if the name is empty, `.`, `..`, or has a `/` or
+    /// a NUL in it. A missing namespace is only noticed when it is used.
     pub fn named(name: impl Into<String>) -> Result<Self, Error> {
         let named: String = name.into();
         if ["", ".", ".."].contains(&&*named) || named.contains(['/', '\0']) {
@@ -116,19 +116,19 @@ impl Namespace {
     }
 
     /// Returns the namespace of a file, such as a bind mount of `/proc/PID/ns/net`. That path
-    /// itself names the process, as [`pid`](Self::pid) does.
+    /// itself refers to the process, like [`pid`](Self::pid).
     #[must_use]
     pub fn path(path: impl Into<PathBuf>) -> Self {
         let file: PathBuf = path.into();
         Self(Process::of_path(&file).map_or_else(|| Which::Path(file), Which::Process))
     }
 
-    /// Returns the namespace that a process is in when it is used. A process in the namespace of
-    /// the thread that uses it is refused: [`current`](Self::current) is that namespace.
+    /// Returns the namespace that a process is in when it is used. A process in the using thread's
+    /// own namespace is refused; [`current`](Self::current) is that namespace.
     ///
-    /// Process ids are used again. So the process is held from the first use on, by this value and
-    /// its clones: once it has ended the namespace is [gone](Error::is_gone), also if another
-    /// process has the id. Before the first use the id may be another process's already: prefer a
+    /// Process ids are reused. So this value and its clones hold the process from the first use on:
+    /// once it has ended, the namespace is [gone](Error::is_gone), even if another process has the
+    /// id. Before the first use the id may already be another process's, so prefer a
     /// [name](Self::named).
     #[must_use]
     pub fn pid(pid: u32) -> Self {
@@ -142,15 +142,15 @@ impl Namespace {
         Self(Which::Fd(Arc::new(Open { fd, name })))
     }
 
-    /// Returns a namespace that is reached through something else than the running kernel: a model
-    /// kernel, or a layer that injects faults. Sockets in it use `connector`; code can run only in
-    /// a namespace [below](Connect::below) it.
+    /// Returns a namespace outside the running kernel: a model kernel, or a layer that injects
+    /// faults. Sockets in it use `connector`. Code can run only in a namespace
+    /// [below](Connect::below) it.
     #[must_use]
     pub fn through(connector: Arc<dyn Connect>) -> Self {
         Self(Which::Through(connector))
     }
 
-    /// Returns the connector, if the namespace is not one of the running kernel.
+    /// Returns the connector, or `None` for a namespace of the running kernel.
     fn connector(&self) -> Option<&dyn Connect> {
         match &self.0 {
             Which::Through(connector) => Some(&**connector),
@@ -158,12 +158,12 @@ impl Namespace {
         }
     }
 
-    /// Opens the namespace: the result stays with it whatever becomes of its name.
+    /// Opens the namespace. The result refers to it even after its name changes.
     ///
     /// # Errors
     ///
     /// [`Namespace`](crate::ErrorKind::Namespace), with the errno of the system call if there was
-    /// one: there is none of that name (the message says where it was looked for), the file is no
+    /// one: there is none with that name (the message lists the place searched), the file is no
     /// network namespace, or a privilege is missing.
     pub fn open(&self) -> Result<Self, Error> {
         let fd = match &self.0 {
@@ -174,12 +174,12 @@ impl Namespace {
         Ok(Self(Which::Fd(Arc::new(Open { fd, name }))))
     }
 
-    /// Returns a namespace that stays with the present one, whatever becomes of its name, and of
-    /// which sockets cost no more to open: as [`open`](Self::open), but for the current one.
+    /// Returns a namespace that stays the present one even after its name changes, and in which
+    /// sockets cost no more to open. The same as [`open`](Self::open), except for the current one.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// The same as [`open`](Self::open).
     pub fn pinned(&self) -> Result<Self, Error> {
         match &self.0 {
             Which::Current => Ok(self.clone()),
@@ -187,12 +187,12 @@ impl Namespace {
         }
     }
 
-    /// Returns the id of the namespace that this names now, without a socket (nsfs gives each
-    /// namespace an inode of its own). But for a process it is one system call.
+    /// Returns the id of the namespace with this name now, without a socket (nsfs gives each
+    /// namespace its own inode). It takes one system call, except for a process.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open), but a file that is no network namespace has an id as well.
+    /// The same as [`open`](Self::open), but a file that is no network namespace also has an id.
     pub fn id(&self) -> Result<NamespaceId, Error> {
         let status = match &self.0 {
             Which::Fd(open) => rustix::fs::fstat(&open.fd),
@@ -211,8 +211,8 @@ impl Namespace {
             .map_err(|errno| self.unopened(&self.file(), errno.into()))
     }
 
-    /// Returns the first of the names that `ip netns` gave to the namespace; `None` if it has none,
-    /// or the names cannot be read. Unlike its id, a name can be the same after a reboot.
+    /// Returns the first of the names that `ip netns` gave to the namespace. `None` if it has none,
+    /// or the names cannot be read. Unlike an id, a name can be the same after a reboot.
     #[must_use]
     #[expect(
         clippy::disallowed_methods,
@@ -241,7 +241,7 @@ impl Namespace {
     /// # Errors
     ///
     /// [`Namespace`](crate::ErrorKind::Namespace) as from [`Namespace::enter`];
-    /// [`Io`](crate::ErrorKind::Io) when no socket can be made.
+    /// [`Io`](crate::ErrorKind::Io) if no socket can be made.
     pub fn connect(&self) -> Result<Box<dyn Transport>, Error> {
         match self.connector() {
             Some(connector) => connector
@@ -253,12 +253,13 @@ impl Namespace {
 
     /// Runs `inside` in the namespace and returns its result.
     ///
-    /// For the current namespace it runs right here, otherwise on a thread of its own, so that no
-    /// thread of the caller is ever left in a foreign namespace. A panic in `inside` goes through.
+    /// In the current namespace it runs on the caller's thread. Otherwise it runs on a thread of
+    /// its own, so that no thread of the caller is ever left in a foreign namespace. A panic in
+    /// `inside` is passed on.
     ///
     /// # Errors
     ///
-    /// [`Namespace`](crate::ErrorKind::Namespace) when the namespace cannot be opened or entered;
+    /// [`Namespace`](crate::ErrorKind::Namespace) if the namespace cannot be opened or entered.
     /// `inside` has not run then.
     pub fn enter<T: Send>(&self, inside: impl FnOnce() -> T + Send) -> Result<T, Error> {
         let opened;
@@ -350,15 +351,15 @@ fn no_netns(file: &Path) -> Error {
     Error::namespace(format!("{} is not a network namespace", file.display()), None)
 }
 
-/// Opens a link that the kernel makes, below `/proc`.
+/// Opens a link made by the kernel, below `/proc`.
 #[expect(clippy::disallowed_methods, reason = "a link that the kernel makes")]
 fn open_link(folder: impl AsFd, name: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     rustix::fs::openat(folder, name, flags, Mode::empty())
 }
 
-/// Opens the file of a namespace, unless another user of the host could decide which one it is: by
-/// a link to the host's own, for example.
+/// Opens a namespace's file, unless another user of the host could choose the file, for example
+/// with a link to the host's own.
 fn open_walked(file: &Path) -> Result<OwnedFd, trueup_path::Error> {
     let place = TrustedUsers::current()?.followed_place(file)?;
     if place.is_kernel_link()? {
@@ -377,7 +378,7 @@ pub(crate) fn open_own() -> Result<OwnedFd, Error> {
     Namespace::current().open_file()
 }
 
-/// Returns what tells an open namespace from all others.
+/// Returns the id of an open namespace.
 pub(crate) fn inode(namespace: &OwnedFd) -> Result<NamespaceId, Error> {
     let status = rustix::fs::fstat(namespace).map_err(|errno| {
         let message = format!("cannot tell the network namespace: {errno}");
@@ -386,8 +387,8 @@ pub(crate) fn inode(namespace: &OwnedFd) -> Result<NamespaceId, Error> {
     Ok((status.st_dev, status.st_ino))
 }
 
-/// Runs `work`, which enters the namespace `name`, on a thread that ends with it. A panic goes
-/// through.
+/// Runs `work`, which enters the namespace `name`, on a thread that ends with it. A panic is passed
+/// on.
 pub(crate) fn on_scratch_thread<T: Send>(
     name: &(impl fmt::Display + ?Sized),
     work: impl FnOnce() -> T + Send,
@@ -456,7 +457,7 @@ mod tests {
         std::fs::create_dir(&folder).unwrap();
         let (link, own) = (folder.join("ns"), "/proc/self/ns/net");
         symlink(own, &link).unwrap();
-        // As `ip netns attach` and many scripts make them.
+        // As made by `ip netns attach` and many scripts.
         Namespace::path(&link).open().unwrap();
         Namespace::path(own).open().unwrap();
         // Only root can give the folder away.
@@ -494,7 +495,7 @@ mod tests {
             let error = Namespace::path(path).open().unwrap_err();
             assert!(error.to_string().contains("is not a network namespace"), "{error}");
         }
-        // A namespace of another kind passes for one until it is entered.
+        // A namespace of another type is only noticed when it is entered.
         let error = Namespace::path("/proc/self/ns/uts").enter(|| ()).unwrap_err();
         assert!(error.to_string().contains("is not a network namespace"), "{error}");
     }

@@ -1,6 +1,6 @@
-//! [`Socket`]: requests and their answers. Dumps and batches have files of their own.
+//! [`Socket`]: requests and their answers. Dumps and batches have their own files.
 //!
-//! The socket joins no multicast group, so that nothing but answers arrives on it; events have
+//! The socket joins no multicast group, so only answers arrive on it. For events there is
 //! [`Multicast`](crate::Multicast).
 
 use std::fmt;
@@ -18,17 +18,17 @@ use crate::wire::{
     NLMSG_NOOP,
 };
 
-/// The default of [`Socket::timeout`].
+/// The default of [`Socket::timeout`], 10 s.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The kernel's charge of the receive queue for one answer, in bytes. A bare acknowledgement
-/// costs 832, so that 256 fit Linux's default of 212,992; an error with many words takes a data
-/// block of twice the size.
+/// The receive queue's charge for one answer, in bytes. A bare acknowledgement costs 832, so 256
+/// fit Linux's default of 212,992. An error with a long message takes a data block of twice the
+/// size.
 pub(crate) const ANSWER_CHARGE: usize = 1664;
-/// Room for 256 such answers: what an unprivileged socket may have at the default
+/// The size for 256 such answers: an unprivileged socket's limit with the default
 /// `net.core.rmem_max`.
 const RECEIVE_BUFFER_WANTED: usize = 256 * ANSWER_CHARGE;
-/// The greatest number of messages in flight: short of those 256, for safety.
+/// The greatest number of messages in flight, less than those 256 for safety.
 pub(crate) const WINDOW_MAX: usize = 250;
 
 /// `sizeof(struct ifinfomsg)`, the fixed part of a link message.
@@ -36,48 +36,47 @@ const IFINFOMSG_LEN: usize = 16;
 
 /// A blocking rtnetlink socket in one namespace.
 ///
-/// Close-on-exec, bound, with extended and capped acknowledgements, and strict checking where the
-/// kernel has it. It takes part in one exchange at a time; answers left over from an earlier one,
-/// say after a timeout, are recognised by their sequence number and passed over.
+/// It is close-on-exec and bound, with extended and capped acknowledgements, and strict checking if
+/// the kernel has it. It takes part in one exchange at a time. Answers left over from an earlier
+/// one, for instance after a timeout, are recognised by their sequence number and skipped.
 pub struct Socket {
     pub(crate) channel: Channel,
     pub(crate) sequence: u32,
-    /// The request in hand, stamped; errors resolve their offsets in it.
+    /// The current request, stamped. Errors resolve their offsets in it.
     pub(crate) request: Vec<u8>,
     pub(crate) timeout: Duration,
     /// The number of messages that may be in flight, once the receive queue has been sized.
     window: Option<usize>,
-    /// The kernel makes parts of dumps as large as [`prime_dump_buffer`](Socket::prime_dump_buffer)
-    /// says.
+    /// True if the kernel makes parts of dumps as large as
+    /// [`prime_dump_buffer`](Socket::prime_dump_buffer) describes.
     is_primed: bool,
     strict: bool,
 }
 
 impl Socket {
-    /// Opens a socket in a namespace. It stays there for good, wherever it is used.
+    /// Opens a socket in a namespace, where it stays.
     ///
     /// # Errors
     ///
-    /// [`Namespace`](ErrorKind::Namespace) as from [`Namespace::enter`];
-    /// [`Io`](ErrorKind::Io) when the socket cannot be made or set up (Linux 4.12 is needed).
+    /// [`Namespace`](ErrorKind::Namespace) as from [`Namespace::enter`]; [`Io`](ErrorKind::Io) if
+    /// the socket cannot be made or set up (Linux 4.12 is needed).
     pub fn open(namespace: &Namespace) -> Result<Self, Error> {
         Self::over(Channel::open(namespace)?)
     }
 
-    /// Opens a socket as [`open`](Self::open) does, whose dumps come in parts of at most so many
-    /// bytes instead of 32 KiB, so that the borders of the parts are at other rows. A row that does
-    /// not fit into a part ends a dump without an error, so such a dump does not prove that a
-    /// missing object does not exist.
+    /// Opens a socket like [`open`](Self::open), with dumps in parts of at most this many bytes
+    /// instead of 32 KiB, so that parts end at other rows. A row that does not fit into a part ends
+    /// a dump without an error. So such a dump does not prove an object's absence.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// The same as [`open`](Self::open).
     pub fn open_with_parts(namespace: &Namespace, bytes: usize) -> Result<Self, Error> {
         Self::over(Channel::open_with(namespace, bytes)?)
     }
 
     fn over(mut channel: Channel) -> Result<Self, Error> {
-        // Where checking is not strict, dumps are filtered in user space alone.
+        // Without strict checking, dumps are filtered only in user space.
         let strict = channel
             .transport()
             .prepare_requests()
@@ -93,22 +92,22 @@ impl Socket {
         })
     }
 
-    /// Returns whether the kernel checks requests strictly (`NETLINK_GET_STRICT_CHK`, Linux 4.20):
-    /// only then are dumps filtered by it.
+    /// Returns true if the kernel checks requests strictly (`NETLINK_GET_STRICT_CHK`, Linux 4.20).
+    /// Only then does it filter dumps.
     #[must_use]
     pub fn strict(&self) -> bool {
         self.strict
     }
 
-    /// Returns the port id that the kernel gave the socket. The events of the socket's writes carry
-    /// it.
+    /// Returns the port id that the kernel gave the socket. Events about the socket's writes
+    /// contain it.
     #[must_use]
     pub fn port_id(&self) -> u32 {
         self.channel.port()
     }
 
-    /// Returns the cookie of the socket's namespace (`SO_NETNS_COOKIE`), unique for the boot, where
-    /// inode numbers, names and process ids are used again.
+    /// Returns the cookie of the socket's namespace (`SO_NETNS_COOKIE`), unique for the boot. Inode
+    /// numbers, names and process ids are reused.
     ///
     /// # Errors
     ///
@@ -117,7 +116,8 @@ impl Socket {
         self.channel.netns_cookie()
     }
 
-    /// Returns how long the kernel may be silent on a request. A long dump is not silence.
+    /// Returns the longest time that the kernel may be silent on a request. A long dump is not
+    /// silence.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeout
@@ -128,30 +128,30 @@ impl Socket {
         self.timeout = timeout;
     }
 
-    /// Returns the size of the receive queue in bytes, as the kernel accounts for it (`SO_RCVBUF`:
-    /// twice what was asked for; an acknowledgement is charged 832).
+    /// Returns the receive queue's size in bytes, as the kernel accounts for it (`SO_RCVBUF`: twice
+    /// the requested size; an acknowledgement is charged 832).
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io) when it cannot be read.
+    /// [`Io`](ErrorKind::Io) if it cannot be read.
     pub fn receive_buffer(&self) -> Result<usize, Error> {
         self.channel.receive_buffer()
     }
 
-    /// Asks for a receive queue of `bytes`, and returns the size that it got: without CAP_NET_ADMIN
-    /// in the first user namespace the kernel limits it to `net.core.rmem_max` without an error.
+    /// Requests a receive queue of `bytes`, and returns the size that it got. Without CAP_NET_ADMIN
+    /// in the first user namespace, the kernel limits it to `net.core.rmem_max` without an error.
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io) when it can be neither set nor read.
+    /// [`Io`](ErrorKind::Io) if it can be neither set nor read.
     pub fn set_receive_buffer(&mut self, bytes: usize) -> Result<usize, Error> {
         let obtained = self.channel.set_receive_buffer(bytes)?;
         self.window = Some(window(obtained));
         Ok(obtained)
     }
 
-    /// Returns how many messages may be in flight. Enlarges the receive queue for the first batch:
-    /// a socket that only reads needs no more than the default.
+    /// Returns the number of messages that may be in flight. Enlarges the receive queue for the
+    /// first batch: a socket that only reads needs no more than the default.
     pub(crate) fn window(&mut self) -> Result<usize, Error> {
         if let Some(window) = self.window {
             return Ok(window);
@@ -164,10 +164,10 @@ impl Socket {
     }
 
     /// Primes the kernel's `max_recvmsg_len` (net/netlink/af_netlink.c), so that large dump rows
-    /// fit: the kernel makes the parts of a dump as large as the largest buffer that the socket has
-    /// received with, up to 32 KiB. On a fresh socket the first part has less than 4 KiB; if the
-    /// first row does not fit, the dump is empty and not flagged. Any answer primes, and a dump of
-    /// links needs none before it: the kernel makes room for the largest (`rtnl_calcit` in
+    /// fit. The kernel makes the parts of a dump as large as the largest buffer with which the
+    /// socket has received, up to 32 KiB. On a fresh socket the first part has less than 4 KiB; if
+    /// the first row does not fit, the dump is empty and not flagged. Any answer primes. A dump of
+    /// links needs none before it, since the kernel makes room for the largest (`rtnl_calcit` in
     /// net/core/rtnetlink.c).
     pub(crate) fn prime_dump_buffer(&mut self, dump: &[u8]) -> Result<(), Error> {
         let is_of_links = Header::read(dump).is_some_and(|it| it.kind == codec::link::GET);
@@ -179,7 +179,7 @@ impl Socket {
         self.request(&nothing)
     }
 
-    /// Passes what answers `sequence` to `each`, as [`replies`].
+    /// Passes the replies to `sequence` to `each`, like [`replies`].
     pub(crate) fn replies<T>(
         &mut self,
         sequence: u32,
@@ -188,38 +188,38 @@ impl Socket {
         let request = &self.request;
         let answer =
             replies(&mut self.channel, self.timeout, sequence, |reply| each(reply, request));
-        // A timeout says nothing of what was received before it.
+        // A timeout says nothing about earlier messages.
         self.is_primed |= answer.is_ok();
         answer
     }
 
-    /// Sends one message (as [`MessageWriter`](crate::wire::MessageWriter) makes it) and waits for
+    /// Sends one message (made by a [`MessageWriter`](crate::wire::MessageWriter)) and waits for
     /// its acknowledgement. `NLM_F_REQUEST`, `NLM_F_ACK`, sequence number and port id are set here.
     ///
     /// # Errors
     ///
-    /// [`Kernel`](ErrorKind::Kernel) when the kernel refuses it.
+    /// [`Kernel`](ErrorKind::Kernel) if the kernel refuses it. After
     /// [`Timeout`](ErrorKind::Timeout), [`Overrun`](ErrorKind::Overrun) and
-    /// [`Truncated`](ErrorKind::Truncated) leave open whether it was carried out.
+    /// [`Truncated`](ErrorKind::Truncated) it may have been carried out. After
     /// [`TooLarge`](ErrorKind::TooLarge), [`Malformed`](ErrorKind::Malformed) (`message` is not
-    /// exactly one message) and [`Io`](ErrorKind::Io) on sending: it was not.
+    /// exactly one message) and [`Io`](ErrorKind::Io) on sending it was not.
     pub fn request(&mut self, message: &[u8]) -> Result<(), Error> {
         self.exchange(message, |_| {})
     }
 
-    /// Checks whether the kernel would take changes from the caller in the socket's namespace, and
-    /// changes nothing.
+    /// Checks if the kernel would accept changes from the caller in the socket's namespace, without
+    /// changing anything.
     ///
-    /// Changes need `CAP_NET_ADMIN` in the user namespace that owns the network namespace, and only
-    /// the kernel knows which one that is. So this asks it to delete a link without naming one: the
+    /// Changes need `CAP_NET_ADMIN` in the user namespace that owns the network namespace, which
+    /// only the kernel knows. So this requests the deletion of a link without naming one: the
     /// kernel checks the privilege first (`rtnetlink_rcv_msg` in net/core/rtnetlink.c), and then
     /// misses the name (`rtnl_dellink`, `EINVAL`). Both the process that opened the socket and the
-    /// process that asks need the privilege (`netlink_net_capable` in net/netlink/af_netlink.c).
+    /// calling process need the privilege (`netlink_net_capable` in net/netlink/af_netlink.c).
     ///
     /// # Errors
     ///
-    /// [`Kernel`](ErrorKind::Kernel) with [`Error::is_permission`] when the privilege is missing;
-    /// else as for [`request`](Self::request) when it could not be asked.
+    /// [`Kernel`](ErrorKind::Kernel) with [`Error::is_permission`] if the privilege is missing.
+    /// Else the same as [`request`](Self::request) if the kernel could not be asked.
     pub fn check_privilege(&mut self) -> Result<(), Error> {
         let mut nameless = Vec::new();
         let mut message = MessageWriter::begin(&mut nameless, codec::link::DELETE, 0);
@@ -231,13 +231,13 @@ impl Socket {
         }
     }
 
-    /// Sends one GET request without `NLM_F_DUMP` and gives the reply to `read`. Asks again, with
-    /// more room, if the reply did not fit; `read` gets one reply only.
+    /// Sends one GET request without `NLM_F_DUMP` and passes the reply to `read`. If the reply did
+    /// not fit, asks again with more space; `read` gets only one reply.
     ///
     /// # Errors
     ///
-    /// As for [`request`](Self::request); also [`Malformed`](ErrorKind::Malformed) when the kernel
-    /// acknowledges without a reply.
+    /// The same as [`request`](Self::request); also [`Malformed`](ErrorKind::Malformed) if the
+    /// kernel acknowledges without a reply.
     pub fn query<T>(
         &mut self,
         message: &[u8],
@@ -306,12 +306,11 @@ impl Socket {
 }
 
 impl Namespace {
-    /// Returns the namespace's cookie, which no other namespace has until the next boot: see
-    /// [`Socket::netns_cookie`].
+    /// Returns the namespace's cookie, unique until the next boot: see [`Socket::netns_cookie`].
     ///
     /// # Errors
     ///
-    /// As [`Socket::open`](crate::Socket::open) and [`Socket::netns_cookie`].
+    /// The same as [`Socket::open`](crate::Socket::open) and [`Socket::netns_cookie`].
     ///
     /// [`Socket::netns_cookie`]: crate::Socket::netns_cookie
     pub fn cookie(&self) -> Result<u64, Error> {
@@ -320,8 +319,8 @@ impl Namespace {
     }
 }
 
-/// Returns how many messages may be in flight for a receive queue of so many bytes: the kernel
-/// carries all out before `sendmsg` returns, so all their answers must fit.
+/// Returns the number of messages that may be in flight with a receive queue of this many bytes.
+/// The kernel carries all out before `sendmsg` returns, so all their answers must fit.
 fn window(receive_buffer: usize) -> usize {
     (receive_buffer / ANSWER_CHARGE).saturating_sub(6).clamp(1, WINDOW_MAX)
 }
@@ -329,13 +328,14 @@ fn window(receive_buffer: usize) -> usize {
 /// A part of the answer to a request.
 pub(crate) enum Reply<'a> {
     Message(Message<'a>),
-    /// Something was lost ([`Error::is_loss`]).
+    /// Messages were lost ([`Error::is_loss`]).
     Lost(Error),
-    /// The end of a datagram of so many bytes that had messages in it.
+    /// The end of a datagram of this many bytes with messages.
     End(usize),
 }
 
-/// Passes what answers `sequence` to `each` until it breaks; silence longer than `timeout` ends it.
+/// Passes the replies to `sequence` to `each` until it breaks. Silence longer than `timeout` ends
+/// it.
 pub(crate) fn replies<T>(
     channel: &mut Channel,
     timeout: Duration,
@@ -371,7 +371,8 @@ pub(crate) fn replies<T>(
             if let ControlFlow::Break(value) = each(Reply::End(length))? {
                 return Ok(value);
             }
-            // Once for all messages of a datagram: the clock costs more than the walk over one.
+            // Once for all messages of a datagram, since reading the clock costs more than walking
+            // one.
             until = deadline(timeout);
         }
     }
@@ -406,7 +407,7 @@ mod tests {
 
     const RTM_GETLINK: u16 = 18;
 
-    /// Asks for the loopback link, which every namespace has; `index` 0 is refused.
+    /// Requests the loopback link, which every namespace has. The kernel refuses `index` 0.
     fn loopback(index: i32) -> Vec<u8> {
         let mut buffer = Vec::new();
         let mut message = MessageWriter::begin(&mut buffer, RTM_GETLINK, 0);

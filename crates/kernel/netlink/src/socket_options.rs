@@ -7,12 +7,12 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::filter::Instruction;
 
-/// Returns the cookie of the network namespace that a socket belongs to (Linux 5.14).
+/// Returns the cookie of a socket's network namespace (Linux 5.14).
 pub(crate) fn netns_cookie(socket: BorrowedFd<'_>) -> io::Result<u64> {
     let mut cookie = 0_u64;
     let mut length = libc::socklen_t::try_from(size_of::<u64>()).map_err(io::Error::other)?;
-    // SAFETY: the pointers are to live locals for the whole call, `length` is the size of what the
-    // first points at, and every bit pattern is a valid u64.
+    // SAFETY: the pointers refer to locals that live for the whole call, `length` is the size of
+    // the first one, and every bit pattern is a valid u64.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -41,9 +41,9 @@ pub(crate) fn set_filter(socket: BorrowedFd<'_>, program: &[Instruction]) -> io:
     };
     let option = if program.is_empty() { libc::SO_DETACH_FILTER } else { libc::SO_ATTACH_FILTER };
     let length = libc::socklen_t::try_from(size_of_val(&filter)).map_err(io::Error::other)?;
-    // SAFETY: `filter` is a live local of that `length`, which the kernel only reads. It holds the
-    // address and the number of the instructions in `program`, which lives as long. To detach, the
-    // kernel checks only that there is room for an int.
+    // SAFETY: `filter` is a live local of that `length`, which the kernel only reads. It contains
+    // the address and the number of the instructions in `program`, which lives as long. To detach,
+    // the kernel checks only for the size of an int.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

@@ -1,7 +1,7 @@
 //! [`Transport`]: carries datagrams to a kernel and back.
 //!
 //! [`Socket`](crate::Socket) and [`Multicast`](crate::Multicast) reach the other side only through
-//! a transport. So the same code serves the kernel, a model kernel, and a layer between that
+//! a transport. So the same code serves the kernel, a model kernel, and a layer between them that
 //! injects faults: see [`Namespace::through`](crate::Namespace::through).
 
 use std::io;
@@ -13,19 +13,19 @@ use rustix::net::sockopt;
 use crate::error::Error;
 use crate::filter::Instruction;
 
-/// A bound socket. Its descriptor polls as readable while there is something to receive.
+/// A bound socket. Its descriptor polls as readable while there is data to receive.
 ///
-/// Errors are those of the system calls that it stands for, with their errno.
+/// Errors have the errno of the corresponding system call.
 pub trait Transport: AsFd + Send {
-    /// Returns the port id, which answers and the events of our own writes carry.
+    /// Returns the port id, which is in answers and in the events of our own writes.
     fn port(&self) -> u32;
 
-    /// Turns extended and capped acknowledgements on, asks for strict checking of GET requests
-    /// (Linux 4.20), and returns whether the kernel has it.
+    /// Turns extended and capped acknowledgements on, and requests strict checking of GET requests
+    /// (Linux 4.20). Returns true if the kernel has the latter.
     ///
     /// # Errors
     ///
-    /// When the kernel has no such acknowledgements.
+    /// If the kernel has no such acknowledgements.
     fn prepare_requests(&mut self) -> io::Result<bool>;
 
     /// Joins a multicast group.
@@ -35,34 +35,34 @@ pub trait Transport: AsFd + Send {
     /// `EINVAL` for a group that the kernel does not have.
     fn join(&mut self, group: Group) -> io::Result<()>;
 
-    /// Returns the size of the receive queue in bytes, as the kernel accounts for it.
+    /// Returns the receive queue's size in bytes, as the kernel accounts for it.
     ///
     /// # Errors
     ///
-    /// When it cannot be read.
+    /// If it cannot be read.
     fn receive_buffer(&self) -> io::Result<usize>;
 
-    /// Asks for a receive queue of `bytes`, as the kernel accounts for them. It may become less
+    /// Requests a receive queue of `bytes`, as the kernel accounts for them. It may become smaller
     /// without an error: read it back.
     ///
     /// # Errors
     ///
-    /// When it cannot be set.
+    /// If it cannot be set.
     fn set_receive_buffer(&mut self, bytes: usize) -> io::Result<()>;
 
-    /// Returns the cookie of the namespace at the other end, unique for the boot.
+    /// Returns the cookie of the other end's namespace, unique for the boot.
     ///
     /// # Errors
     ///
     /// `ENOPROTOOPT` before Linux 5.14.
     fn netns_cookie(&self) -> io::Result<u64>;
 
-    /// Sets the filter of the receive queue; an empty program removes it. What is queued already
-    /// stays. A transport may ignore the filter, as the default does: filter again what arrives.
+    /// Sets the filter of the receive queue; an empty program removes it. Queued datagrams stay. A
+    /// transport may ignore the filter, like the default: filter incoming datagrams again.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for an invalid program; the filter is then as before.
+    /// `EINVAL` for an invalid program. The filter is then unchanged.
     fn set_filter(&mut self, program: &[Instruction]) -> io::Result<()> {
         let _all_pass = program;
         Ok(())
@@ -72,16 +72,16 @@ pub trait Transport: AsFd + Send {
     ///
     /// # Errors
     ///
-    /// Then nothing has been carried out: `EMSGSIZE` when it exceeds the send buffer.
+    /// No request has been carried out then. `EMSGSIZE` if the datagram exceeds the send buffer.
     fn send(&mut self, datagram: &[u8]) -> io::Result<()>;
 
-    /// Takes the next datagram without waiting: its bytes replace those of `buffer`, up to its
-    /// capacity. Returns the datagram's real length.
+    /// Takes the next datagram without waiting: its bytes replace the content of `buffer`, up to
+    /// its capacity. Returns the datagram's real length.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` when there is none; `EINTR` when the call is to be repeated; `ENOBUFS` once for
-    /// each loss.
+    /// `EAGAIN` if there is none; `EINTR` if the call must be repeated; `ENOBUFS` once for each
+    /// loss.
     fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize>;
 }
 
@@ -90,30 +90,30 @@ pub trait Transport: AsFd + Send {
 pub struct Group(pub u32);
 
 impl Group {
-    /// Links.
+    /// Changes of links.
     pub const LINK: Self = Self(1);
-    /// Neighbours and forwarding entries.
+    /// Changes of neighbours and forwarding entries.
     pub const NEIGHBOUR: Self = Self(3);
-    /// IPv4 addresses.
+    /// Changes of IPv4 addresses.
     pub const IPV4_ADDRESS: Self = Self(5);
-    /// IPv4 routes.
+    /// Changes of IPv4 routes.
     pub const IPV4_ROUTE: Self = Self(7);
-    /// IPv4 rules.
+    /// Changes of IPv4 rules.
     pub const IPV4_RULE: Self = Self(8);
-    /// IPv6 addresses.
+    /// Changes of IPv6 addresses.
     pub const IPV6_ADDRESS: Self = Self(9);
-    /// IPv6 routes.
+    /// Changes of IPv6 routes.
     pub const IPV6_ROUTE: Self = Self(11);
-    /// IPv6 rules.
+    /// Changes of IPv6 rules.
     pub const IPV6_RULE: Self = Self(19);
-    /// Settings of IPv4, of links and of all.
+    /// Changed IPv4 settings, of one link or of all.
     pub const IPV4_NETCONF: Self = Self(24);
-    /// Settings of IPv6, of links and of all.
+    /// Changed IPv6 settings, of one link or of all.
     pub const IPV6_NETCONF: Self = Self(25);
-    /// Nexthop objects (Linux 5.3).
+    /// Changes of nexthop objects (Linux 5.3).
     pub const NEXTHOP: Self = Self(32);
 
-    /// All groups of the objects of trueup except [`NEXTHOP`](Self::NEXTHOP).
+    /// All groups of trueup's objects except [`NEXTHOP`](Self::NEXTHOP).
     pub const OBJECTS: [Self; 8] = [
         Self::LINK,
         Self::NEIGHBOUR,
@@ -161,8 +161,8 @@ impl Transport for KernelSocket {
     }
 
     fn set_receive_buffer(&mut self, bytes: usize) -> io::Result<()> {
-        // The kernel doubles what it is asked for. FORCE goes beyond net.core.rmem_max, but is
-        // EPERM in a user namespace; the other limits it without an error.
+        // The kernel doubles the requested size. FORCE goes beyond net.core.rmem_max, but is EPERM
+        // in a user namespace; the other limits it without an error.
         let half = bytes.div_ceil(2).min(i32::MAX as usize / 2);
         sockopt::set_socket_recv_buffer_size_force(&*self, half)
             .or_else(|_| sockopt::set_socket_recv_buffer_size(self, half))?;

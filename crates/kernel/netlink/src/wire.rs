@@ -1,10 +1,10 @@
-//! The byte level of rtnetlink: message headers and attributes, read without allocation and
-//! written into a buffer that is used again.
+//! The byte level of rtnetlink: message headers and attributes, read without allocation and written
+//! into a reused buffer.
 //!
 //! Shared by the transport and the codecs. It knows the framing (`nlmsghdr`, `nlattr`, four-byte
-//! alignment, host byte order) and nothing of what a message means; it does no I/O.
+//! alignment, host byte order), not the meaning of messages, and does no I/O.
 //!
-//! Reading is tolerant: whatever the bytes are, iteration ends and nothing panics. A flag reports a
+//! Reading is tolerant: for any bytes, iteration ends and nothing panics. A flag reports a
 //! malformed tail, so that one bad attribute costs neither the message nor its neighbours. Source
 //! of the framing: `linux/netlink.h`.
 
@@ -19,37 +19,37 @@ pub const HEADER_LEN: usize = 16;
 /// Length of an attribute header (`struct nlattr`) in bytes.
 pub const ATTR_HEADER_LEN: usize = 4;
 
-/// `NLMSG_NOOP`: to be ignored.
+/// `NLMSG_NOOP`: a message to be ignored.
 pub const NLMSG_NOOP: u16 = 1;
 /// `NLMSG_ERROR`: an acknowledgement (errno 0) or an error.
 pub const NLMSG_ERROR: u16 = 2;
 /// `NLMSG_DONE`: the end of a dump.
 pub const NLMSG_DONE: u16 = 3;
-/// `NLMSG_MIN_TYPE`: the kinds below are the protocol's own.
+/// `NLMSG_MIN_TYPE`: lower types are the protocol's own.
 pub const NLMSG_MIN_TYPE: u16 = 16;
 
 /// `NLM_F_REQUEST`: on every message to the kernel.
 pub const NLM_F_REQUEST: u16 = 0x1;
 /// `NLM_F_MULTI`: part of a reply of several messages, ended by [`NLMSG_DONE`].
 pub const NLM_F_MULTI: u16 = 0x2;
-/// `NLM_F_ACK`: answer with an acknowledgement when the request succeeded.
+/// `NLM_F_ACK`: acknowledge the request even if it succeeded.
 pub const NLM_F_ACK: u16 = 0x4;
 /// `NLM_F_ECHO`: echo the request's notification to the sender.
 pub const NLM_F_ECHO: u16 = 0x8;
-/// `NLM_F_DUMP_INTR`: the dump is inconsistent, objects changed meanwhile.
+/// `NLM_F_DUMP_INTR`: the dump is inconsistent, since objects changed meanwhile.
 pub const NLM_F_DUMP_INTR: u16 = 0x10;
 /// `NLM_F_DUMP_FILTERED`: the dump was filtered as requested.
 pub const NLM_F_DUMP_FILTERED: u16 = 0x20;
 /// `NLM_F_DUMP` (`ROOT | MATCH`), on a GET request.
 pub const NLM_F_DUMP: u16 = 0x300;
-/// `NLM_F_REPLACE`, on a NEW request: overwrite what exists.
+/// `NLM_F_REPLACE`, on a NEW request: overwrite an existing object.
 pub const NLM_F_REPLACE: u16 = 0x100;
-/// `NLM_F_EXCL`, on a NEW request: refuse (`EEXIST`) when it exists.
+/// `NLM_F_EXCL`, on a NEW request: refuse (`EEXIST`) if the object exists.
 pub const NLM_F_EXCL: u16 = 0x200;
-/// `NLM_F_BULK`, on a DEL request (Linux 6.0): delete all that match. It is the bit of
-/// [`NLM_F_EXCL`]: a delete must never carry over the flags of a create.
+/// `NLM_F_BULK`, on a DEL request (Linux 6.0): delete all matching objects. It is the bit of
+/// [`NLM_F_EXCL`]: a delete must never reuse the flags of a create.
 pub const NLM_F_BULK: u16 = 0x200;
-/// `NLM_F_CREATE`, on a NEW request: create when it does not exist.
+/// `NLM_F_CREATE`, on a NEW request: create the object if it does not exist.
 pub const NLM_F_CREATE: u16 = 0x400;
 /// `NLM_F_APPEND`, on a NEW request: add to the end of the list.
 pub const NLM_F_APPEND: u16 = 0x800;
@@ -60,13 +60,13 @@ pub const NLM_F_ACK_TLVS: u16 = 0x200;
 
 /// `NLA_F_NESTED`: flag bit in an attribute's type.
 pub const NLA_F_NESTED: u16 = 0x8000;
-/// The bits of an attribute's type that are its number; the other two are flags
-/// (`NLA_F_NESTED`, `NLA_F_NET_BYTEORDER`).
+/// The bits of an attribute's type with its number. The other two are flags (`NLA_F_NESTED`,
+/// `NLA_F_NET_BYTEORDER`).
 pub const NLA_TYPE_MASK: u16 = 0x3fff;
 
 /// Rounds a length up to netlink's alignment of four bytes.
 ///
-/// Saturates at the top of the range, so that an absurd length from outside cannot wrap.
+/// Saturates at the top of the range, so that an absurd external length cannot wrap.
 #[must_use]
 #[inline]
 pub const fn align(len: usize) -> usize {
@@ -80,18 +80,17 @@ pub struct Header {
     pub length: u32,
     /// Message type (`RTM_NEWROUTE`, [`NLMSG_DONE`], ...).
     pub kind: u16,
-    /// `NLM_F_*`.
+    /// The flags, `NLM_F_*`, whose meaning depends on the type.
     pub flags: u16,
     /// Sequence number: a reply carries its request's.
     pub sequence: u32,
-    /// Port id: a reply carries the requester's, an event its writer's, 0 is the
-    /// kernel.
+    /// Port id: a reply's is the requester's, an event's the writer's. 0 is the kernel.
     pub port: u32,
 }
 
 impl Header {
-    /// Reads a header from the front of `bytes`; `None` when there are fewer than
-    /// [`HEADER_LEN`]. Whether `length` makes sense is not checked.
+    /// Reads a header from the start of `bytes`; `None` if there are fewer than [`HEADER_LEN`].
+    /// Does not check `length`.
     #[must_use]
     #[inline]
     pub fn read(bytes: &[u8]) -> Option<Self> {
@@ -104,7 +103,7 @@ impl Header {
         })
     }
 
-    /// The header as it stands on the wire.
+    /// Returns the header's bytes on the wire.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
@@ -120,15 +119,15 @@ impl Header {
 /// A whole message, borrowed from a receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// The message's header.
+    /// The message's type, flags, sequence number and port id.
     pub header: Header,
     /// The bytes after the header: a fixed struct such as `rtmsg`, then attributes.
     pub body: &'a [u8],
 }
 
 impl<'a> Message<'a> {
-    /// Splits the body into its fixed struct of `fixed` bytes and the attributes behind it;
-    /// `None` when the body is shorter than that.
+    /// Splits the body into its fixed struct of `fixed` bytes and the attributes after it. `None`
+    /// if the body is shorter than that.
     #[must_use]
     pub fn split(&self, fixed: usize) -> Option<(&'a [u8], Attrs<'a>)> {
         let head = self.body.get(..fixed)?;
@@ -144,14 +143,14 @@ pub struct Messages<'a> {
 }
 
 impl<'a> Messages<'a> {
-    /// The messages in `datagram`.
+    /// Iterates over the messages in `datagram`.
     #[must_use]
     #[inline]
     pub fn new(datagram: &'a [u8]) -> Self {
         Self { rest: datagram, malformed: false }
     }
 
-    /// Returns whether iteration ended at bytes that are no message. Meaningful once it has ended.
+    /// Returns true if iteration ended at bytes that are no message. Valid once it has ended.
     #[must_use]
     pub fn malformed(&self) -> bool {
         self.malformed
@@ -180,8 +179,8 @@ impl<'a> Iterator for Messages<'a> {
 
 /// Iterator over the attributes of a byte slice: `(number, payload)`.
 ///
-/// The number comes without its flag bits. The caller checks the payloads. A length that does not
-/// fit ends the iteration, and [`malformed`] reports it.
+/// The number excludes its flag bits. The caller checks the payloads. A length that does not fit
+/// ends the iteration, and [`malformed`] reports it.
 ///
 /// [`malformed`]: Attrs::malformed
 #[derive(Clone, Debug)]
@@ -191,20 +190,20 @@ pub struct Attrs<'a> {
 }
 
 impl<'a> Attrs<'a> {
-    /// The attributes in `bytes`, which begin with an attribute header.
+    /// Iterates over the attributes in `bytes`, which begin with an attribute header.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, malformed: false }
     }
 
-    /// Returns whether iteration ended at bytes that are no attribute. Meaningful once it has
-    /// ended.
+    /// Returns true if iteration ended at bytes that are no attribute. Valid once it has ended.
     #[must_use]
     pub fn malformed(&self) -> bool {
         self.malformed
     }
 
-    /// The payload of the first attribute of this number. Reads from the front, does not advance.
+    /// Returns the payload of the first attribute with this number. Reads from the front, does not
+    /// advance.
     #[must_use]
     pub fn find(&self, kind: u16) -> Option<&'a [u8]> {
         self.clone().find_map(|(found, payload)| (found == kind).then_some(payload))
@@ -279,9 +278,9 @@ pub fn read_ipv6(payload: &[u8]) -> Option<Ipv6Addr> {
     <[u8; 16]>::try_from(payload).ok().map(Ipv6Addr::from)
 }
 
-/// The bytes of a string attribute up to its first NUL, or all of them.
+/// Returns the bytes of a string attribute up to its first NUL, or all of them.
 ///
-/// Bytes and not `str`: interface names and aliases need not be UTF-8.
+/// Bytes and not `str`, since interface names and aliases need not be UTF-8.
 #[must_use]
 pub fn read_string(payload: &[u8]) -> &[u8] {
     payload.split(|byte| *byte == 0).next().unwrap_or(&[])
@@ -309,7 +308,7 @@ mod tests {
             assert_eq!((attrs.next(), attrs.next()), (None, None), "{tail:?}");
             assert!(attrs.malformed());
         }
-        // Padding may be missing behind the last one.
+        // Padding may be missing after the last one.
         let mut attrs = Attrs::new(&good[..5]);
         assert_eq!((attrs.next(), attrs.next()), (Some((1, &[42][..])), None));
         assert!(!attrs.malformed());

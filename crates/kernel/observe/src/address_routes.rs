@@ -1,4 +1,4 @@
-//! The routes that the kernel makes of an address: whether they are still there.
+//! Checks if the routes that the kernel makes for an address still exist.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -16,12 +16,12 @@ use crate::observer::Observer;
 const KERNEL: u8 = 2;
 
 impl Observer {
-    /// Reads the kernel's routes, and marks the addresses that have lost theirs. It costs a dump
-    /// that is filtered in the kernel, and another of all routes only where one is missing.
+    /// Reads the kernel's routes, and marks the addresses that have lost theirs. This takes one
+    /// dump, filtered in the kernel, and a dump of all routes only if one is missing.
     ///
     /// # Errors
     ///
-    /// As [`snapshot`](Self::snapshot).
+    /// The same as [`snapshot`](Self::snapshot).
     pub fn mark_lost_routes(&mut self, observed: &mut Observed) -> Result<(), Error> {
         // Without a carrier the kernel makes no IPv6 routes.
         let running: BTreeSet<Dev> = observed
@@ -45,7 +45,7 @@ impl Observer {
         if lost.is_empty() {
             return Ok(());
         }
-        // A route of another writer may have taken their place.
+        // Another writer's route may have taken their place.
         let there = self.address_routes(&scope)?;
         for address in &mut lost {
             address.lost = there.lost(address);
@@ -63,7 +63,7 @@ impl Observer {
     }
 }
 
-/// The routes straight out of a device, and those that make an address local.
+/// The routes straight out of a device, and the routes that make an address local.
 #[derive(Debug, Default)]
 struct AddressRoutes {
     subnets: BTreeSet<(Dev, Prefix)>,
@@ -87,7 +87,7 @@ impl AddressRoutes {
     }
 
     fn lost(&self, address: &Address) -> LostRoutes {
-        // In IPv6 the kernel makes this one, and that to a peer, late, from a work queue
+        // In IPv6 the kernel makes this route, and the one to a peer, late, from a work queue
         // (`addrconf_dad_work`).
         let is_ipv4 = address.family() == Family::Inet;
         if is_ipv4 && !self.locals.contains(&address.address.ip()) {
@@ -102,7 +102,7 @@ impl AddressRoutes {
     }
 }
 
-/// Returns true if the kernel makes a route to the subnet of an address (`fib_add_ifaddr` in
+/// Returns true if the kernel makes a route to an address's subnet (`fib_add_ifaddr` in
 /// net/ipv4/fib_frontend.c, `inet6_addr_add` in net/ipv6/addrconf.c).
 fn makes_subnet_route(address: &Address) -> bool {
     if address.flags.contains(AddressFlags::NOPREFIXROUTE) {

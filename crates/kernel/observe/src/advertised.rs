@@ -1,4 +1,4 @@
-//! Routes that the kernel makes from router advertisements.
+//! Finds routes that the kernel makes from router advertisements.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -16,11 +16,11 @@ const ROUTES: &str = "/proc/thread-self/net/ipv6_route";
 const RTF_ADDRCONF: u32 = 0x4_0000;
 
 impl Observer {
-    /// Returns the keys of those of these routes of which the kernel made every one with protocol
-    /// `ra`. Daemons that receive router advertisements themselves use that protocol too, but their
-    /// routes become one with another route of the same key.
+    /// Returns the keys of `routes` on which the kernel made every route with protocol `ra`.
+    /// Daemons that receive router advertisements themselves use the same protocol, but their
+    /// routes merge with others on the same key.
     ///
-    /// It reads all IPv6 routes from `/proc/net/ipv6_route`. Where there is none, the result is
+    /// Reads all IPv6 routes from `/proc/net/ipv6_route`. If the file is missing, the result is
     /// empty.
     pub fn advertised<'r>(
         &self,
@@ -46,7 +46,7 @@ impl Observer {
     }
 }
 
-/// The part of a row of `/proc/net/ipv6_route` that tells a route. There is no table in it.
+/// The part of a row of `/proc/net/ipv6_route` that identifies a route. It contains no table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Row {
     dst: Ipv6Addr,
@@ -70,8 +70,8 @@ impl Row {
         Some(Row { dst, len: route.dst.len(), gateway, metric: route.metric })
     }
 
-    /// Reads a row, and its flags: destination, length, source, its length, gateway, metric, number
-    /// of references, of uses, flags, device (`rt6_info_route` in net/ipv6/route.c).
+    /// Parses a row with its flags: destination, length, source, its length, gateway, metric,
+    /// number of references, of uses, flags, device (`rt6_info_route` in net/ipv6/route.c).
     fn parse(line: &str) -> Option<(Row, u32)> {
         let mut words = line.split_ascii_whitespace();
         let mut word = |at| words.nth(at);
@@ -96,8 +96,8 @@ fn open() -> Option<File> {
     File::open(ROUTES).ok()
 }
 
-/// Reads which of these rows the kernel made from router advertisements, and no writer made as
-/// well, in another table. `None` if they cannot be read.
+/// Returns the wanted rows made by the kernel from router advertisements, without those that a
+/// writer also made in another table. `None` if they cannot be read.
 fn read_made(wanted: &BTreeSet<Row>) -> Option<BTreeSet<Row>> {
     let mut lines = BufReader::new(open()?);
     let (mut made, mut written) = (BTreeSet::new(), BTreeSet::new());

@@ -1,4 +1,4 @@
-//! [`Incomplete`]: why a kind was not read completely.
+//! [`Incomplete`]: the reason why a kind was not read completely.
 
 use std::fmt;
 
@@ -13,15 +13,15 @@ pub enum Incomplete {
     Interrupted(Kind),
     /// A row came twice in every attempt, so other rows may be missing.
     Repeated(Kind),
-    /// Another writer changed that kind during every attempt, and the kernel then leaves rows out.
-    /// The snapshot has the rows of all attempts.
+    /// Another writer changed the kind during every attempt, so that the kernel skipped rows. The
+    /// snapshot has the rows of all attempts.
     Changing(Kind),
     /// A message of that kind could not be read.
     Undecodable(Kind, &'static str),
 }
 
 impl Incomplete {
-    /// Returns the kind that is incomplete.
+    /// Returns the incomplete kind.
     pub fn kind(&self) -> Kind {
         match self {
             Incomplete::Interrupted(kind)
@@ -47,5 +47,5 @@ impl fmt::Display for Incomplete {
     }
 }
 
-/// The rows that were read, and why they are incomplete.
+/// The rows read, and the reason if they are incomplete.
 pub(crate) type ReadResult<T> = Result<(Vec<T>, Option<Incomplete>), Error>;

@@ -1,4 +1,4 @@
-//! A dump, repeated until it is known to be complete, within a bound.
+//! Repeats a dump until it is known to be complete, up to a limit.
 
 use trueup_net::{Kind, ObjectKind};
 use trueup_netlink::codec::Consistency;
@@ -8,14 +8,14 @@ use crate::completeness::{Incomplete, ReadResult};
 use crate::dump_guard::{DumpGuard, is_announced};
 use crate::observer::{AlternateSockets, Observer};
 
-/// The number of attempts: the first and the last in the kernel's own parts, the others on the
+/// The number of attempts. The first and the last use the kernel's own parts, the others the
 /// [`AlternateSockets`].
 const ATTEMPTS: usize = AlternateSockets::COUNT + 2;
 
 impl Observer {
-    /// Repeats `read` until its result is consistent, and returns the rows in key order. If none of
-    /// the attempts is, returns the rows of all attempts (of each key those seen last) and why they
-    /// are incomplete.
+    /// Repeats `read` until its result is consistent, and returns the rows in key order. If no
+    /// attempt is consistent, returns the rows of all attempts (for each key the last ones seen)
+    /// and the reason.
     pub(crate) fn read_until_consistent<T: ObjectKind + PartialEq>(
         &mut self,
         kind: Kind,
@@ -37,7 +37,7 @@ impl Observer {
                 self.replace_socket()?;
             } else {
                 let repeated = sort(&mut rows);
-                // A row that cannot be read will not be by listening.
+                // Listening does not help with an unreadable row.
                 if flaw.is_some() || is_whole && !repeated {
                     return Ok((rows, flaw));
                 }
@@ -48,13 +48,13 @@ impl Observer {
             let mut rows = Vec::new();
             let mut guard = DumpGuard::new(&mut self.listener, consistency);
             let alternate = match attempt {
-                // No writer disturbs any more: a dump in the kernel's own parts will do.
+                // No writer interferes now: a dump in the kernel's own parts suffices.
                 _ if undisturbed => None,
                 0 => None,
                 _ => self.alternate_sockets.get(attempt - 1, &self.socket),
             };
-            // A dump in small parts may have left out a row that was too large for a part. Rules
-            // and neighbours never are.
+            // A dump in small parts may have skipped a row that was too large for a part. Rules and
+            // neighbours never are.
             let proves = alternate.is_none() || !matches!(consistency, Consistency::Routes { .. });
             let socket = alternate.unwrap_or(&mut self.socket);
             let (flaw, is_whole) = read(socket, &mut guard, &mut rows)?;
@@ -79,7 +79,7 @@ impl Observer {
     }
 }
 
-/// Sorts rows by their keys and removes repetitions. Returns whether there were any.
+/// Sorts rows by key and removes repetitions. Returns true if there were any.
 fn sort<T: ObjectKind + PartialEq>(rows: &mut Vec<T>) -> bool {
     if !rows.is_sorted_by(|a, b| a.key() <= b.key()) {
         rows.sort_by_cached_key(ObjectKind::key);
@@ -87,11 +87,11 @@ fn sort<T: ObjectKind + PartialEq>(rows: &mut Vec<T>) -> bool {
     remove_repeated(rows)
 }
 
-/// Removes the repetitions among rows in key order, and returns whether there were any.
+/// Removes the repetitions among rows in key order. Returns true if there were any.
 fn remove_repeated<T: ObjectKind + PartialEq>(rows: &mut Vec<T>) -> bool {
     let mut keys = rows.iter().map(ObjectKind::key);
     let mut last = keys.next();
-    // Usually no two rows have the same key, and nothing is moved.
+    // Usually no two rows have the same key, and no row is moved.
     if !keys.any(|key| last.replace(key) == last) {
         return false;
     }
@@ -109,7 +109,8 @@ fn remove_repeated<T: ObjectKind + PartialEq>(rows: &mut Vec<T>) -> bool {
     before != rows.len()
 }
 
-/// Merges rows into those seen before, both in key order. Of one key the new rows replace the old.
+/// Merges rows into those seen before, both in key order. New rows replace old ones with the same
+/// key.
 fn merge_rows<T: ObjectKind>(seen: &mut Vec<T>, rows: Vec<T>) {
     let mut old = std::mem::take(seen).into_iter().peekable();
     for row in rows {

@@ -1,5 +1,6 @@
-//! [`DirtySet`]: the names of what may have changed since the last read. Events can be wrong in
-//! either direction, so a dirty set says what to read again, and nothing about the state.
+//! [`DirtySet`]: the names of objects that may have changed since the last read. Events can be
+//! wrong in either direction, so a dirty set lists objects to read again, and says nothing about
+//! their state.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +11,13 @@ const NAMES: usize = 256;
 /// The limit of single routes.
 const ROUTES: usize = 4096;
 
-/// The names of what may have changed.
+/// The objects that may have changed, by name or in larger units.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DirtySet {
-    /// Everything may have changed: events were lost.
+    /// True if everything may have changed, since events were lost.
     pub everything: bool,
-    /// The links may have changed.
+    /// True if the links may have changed.
     pub links: bool,
     /// The addresses of these devices, by interface index.
     pub addresses: BTreeSet<u32>,
@@ -28,16 +29,17 @@ pub struct DirtySet {
     pub routes: BTreeSet<Family>,
     /// The routes of these tables.
     pub tables: BTreeSet<(Family, u32)>,
-    /// Single routes of ours that the kernel announced as deleted, and no others of their tables.
+    /// Single routes of ours that the kernel announced as deleted. Other routes in their tables are
+    /// not dirty.
     pub deleted_routes: BTreeSet<RouteKey>,
     /// The keys on which another writer has put a route beside others, or in their place.
     pub shared_routes: BTreeSet<RouteKey>,
-    /// The keys from which a route of another writer has gone.
+    /// The keys from which another writer's route has gone.
     pub freed_routes: BTreeSet<RouteKey>,
-    /// Objects that another writer removed, where such a removal differs from the kernel's own: see
+    /// Objects removed by another writer, if such a removal differs from the kernel's own. See
     /// [`removed_by_another_writer`](Self::removed_by_another_writer).
     pub removed: BTreeSet<ObjectKey>,
-    /// More objects were removed than [`removed`](Self::removed) names.
+    /// True if more objects were removed than [`removed`](Self::removed) contains.
     pub more_removed: bool,
 }
 
@@ -47,9 +49,9 @@ impl DirtySet {
         DirtySet { everything: true, more_removed: true, ..DirtySet::default() }
     }
 
-    /// Returns whether another writer removed an object, or may have. What the kernel removes as a
-    /// side effect, with a link, an address or a nexthop object, is not in the set: of an object
-    /// that is missing and not in it, the kernel is the cause.
+    /// Returns true if another writer removed an object, or may have. The set excludes objects that
+    /// the kernel removes as a side effect, with a link, an address or a nexthop object. So if a
+    /// missing object is not in the set, the kernel removed it.
     ///
     /// Routes and nexthop objects are in the set if a request removed them; addresses and
     /// neighbours if their device was up. For links and rules the causes cannot be distinguished.
@@ -58,7 +60,7 @@ impl DirtySet {
         self.more_removed || !has_known_cause || self.removed.contains(key)
     }
 
-    /// Returns whether nothing is dirty.
+    /// Returns true if nothing is dirty.
     pub fn is_empty(&self) -> bool {
         *self == DirtySet::default()
     }

@@ -1,22 +1,22 @@
-//! [`DumpGuard`]: finds out whether a dump is complete.
+//! [`DumpGuard`]: finds out if a dump is complete.
 //!
 //! The kernel never flags an interrupted dump of routes, rules or neighbours. It makes a dump in
-//! parts, each at one moment: under the table's lock (`fib6_dump_table` in net/ipv6/ip6_fib.c), or
-//! walking what RCU keeps stable (`fib_table_dump` in net/ipv4/fib_trie.c, `dump_rules` in
+//! parts, each in one moment: under the table's lock (`fib6_dump_table` in net/ipv6/ip6_fib.c), or
+//! walking data kept stable by RCU (`fib_table_dump` in net/ipv4/fib_trie.c, `dump_rules` in
 //! net/core/fib_rules.c, `neigh_dump_table` in net/core/neighbour.c). Between two parts it keeps a
-//! cursor. A writer who changes something before the cursor moves it: rows are left out, or
-//! repeated. So a dump is complete
+//! cursor. A change before the cursor moves it: rows are skipped, or repeated. So a dump is
+//! complete
 //!
 //! - if it came in one part, or
-//! - if nothing that moves the cursor changed from its begin to its end.
+//! - if no change from its start to its end moved the cursor.
 //!
-//! The cursor is a count: of rules, of neighbours in a bucket, of prefixes in a tree of IPv6. In a
-//! table of IPv4 it is a destination and a count among the routes to it, so that only changes of
-//! routes to the destinations at the border of two parts move it.
+//! The cursor is a count: of rules, of neighbours in a bucket, of prefixes in an IPv6 tree. In an
+//! IPv4 table it is a destination and a count among the routes to it. So only changes of routes to
+//! the destinations at the border of two parts move it.
 //!
-//! A guard without a listener breaks a dump off that will come in several parts.
+//! A guard without a listener breaks off a dump that would come in several parts.
 //!
-//! A guard does not tell whether the rows are still current.
+//! A guard does not show if the rows are still current.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -27,40 +27,40 @@ use trueup_netlink::{Error, Socket};
 
 use crate::listener::{ChangeListener, Event, barrier};
 
-/// A part of this many bytes or more may be full: the next row, which is no larger than what is
-/// left, did not fit.
+/// A part of this many bytes or more may be full: the next row, which is no larger than the rest,
+/// did not fit.
 const FULL: usize = 16 * 1024;
-/// The sizes of full parts, less a row, where the kernel has no 32 KiB in one piece to spare
+/// The sizes in bytes of full parts, less a row, if the kernel cannot allocate 32 KiB in one piece
 /// (`NLMSG_GOODSIZE` with pages of 4 KiB, and of more).
 const SMALL: [std::ops::RangeInclusive<usize>; 2] = [2_700..=3_776, 6_800..=7_872];
 
-/// Returns true if changes that disturb a dump are announced, so that a listener is of use.
+/// Returns true if the kernel announces the changes that disturb a dump, so a listener helps.
 pub(crate) fn is_announced(consistency: Consistency) -> bool {
     !matches!(consistency, Consistency::Flagged | Consistency::Unannounced)
 }
 
-/// Watches one dump, from its begin to its end.
+/// Watches one dump, from start to end.
 pub(crate) struct DumpGuard<'a> {
-    /// `None` where no event tells anything about the dump, or while none listens.
+    /// `None` if no event concerns the dump, or while there is no listener.
     listener: Option<&'a mut ChangeListener>,
-    /// The dump was broken off at the end of its first part.
+    /// True if the dump was broken off at the end of its first part.
     pub(crate) is_broken_off: bool,
     consistency: Consistency,
-    /// Something that may have moved the cursor changed.
+    /// True if a change may have moved the cursor.
     disturbed: bool,
     /// The number of parts that had rows.
     parts: usize,
-    /// Every part was smaller than a full one.
+    /// True if every part was smaller than a full one.
     is_short: bool,
-    /// The first and the last row of the current part; `None` within: its position is unknown.
+    /// The first and the last row of the current part. An inner `None` is an unknown position.
     part: Option<(Option<RowPosition>, Option<RowPosition>)>,
     /// The last row of the previous part.
     last: Option<RowPosition>,
     /// The tables that the dump has completed.
     passed: BTreeSet<u32>,
     /// The IPv4 routes changed in the last three drains. The kernel makes a part while we take the
-    /// one before: an event heard now belongs to the border just passed, to the next or, if it was
-    /// announced late, to the one before.
+    /// one before. So an event heard now belongs to the border just passed, to the next, or, if it
+    /// was announced late, to the one before.
     recent: [Vec<RowPosition>; 3],
     /// The last of these: the kernel may not have made the change yet.
     latest: Option<RowPosition>,
@@ -86,14 +86,14 @@ impl<'a> DumpGuard<'a> {
         }
     }
 
-    /// Discards the events up to now. To be called before the dump is requested.
+    /// Discards the events up to now. Call it before the dump is requested.
     pub(crate) fn open(&mut self, socket: &mut Socket) -> Result<(), Error> {
         let Some(listener) = &mut self.listener else {
             return Ok(());
         };
         let _lost = listener.drain(|_| {})?;
         if matches!(self.consistency, Consistency::Routes { .. }) && listener.has_pending {
-            // Changes that are made until the lock was ours count.
+            // Changes made before we took the lock count.
             barrier(socket);
             listener.has_pending = false;
         }
@@ -113,7 +113,7 @@ impl<'a> DumpGuard<'a> {
         self.drain_events();
     }
 
-    /// Takes note of a row.
+    /// Records a row.
     pub(crate) fn row(&mut self, position: Option<RowPosition>) {
         let before = self.part.map_or(self.last, |(_, last)| last);
         if let (Some((before, _)), Some((table, _))) = (before, position)
@@ -127,8 +127,8 @@ impl<'a> DumpGuard<'a> {
         }
     }
 
-    /// Ends a part of so many bytes, and breaks the dump off if that has shown that it cannot be
-    /// known to be complete.
+    /// Ends a part of `length` bytes. Breaks the dump off if the part shows that completeness
+    /// cannot be proven.
     pub(crate) fn part(&mut self, length: usize) -> ControlFlow<()> {
         let small = SMALL.iter().any(|small| small.contains(&length));
         self.is_short &= length < FULL && !small;
@@ -139,7 +139,7 @@ impl<'a> DumpGuard<'a> {
         if self.is_broken_off { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Ends the dump, and returns whether it is known to be complete.
+    /// Ends the dump, and returns true if it is known to be complete.
     pub(crate) fn end(&mut self, socket: &mut Socket) -> Result<bool, Error> {
         self.end_part();
         if self.parts <= 1 && self.is_short || self.consistency == Consistency::Flagged {
@@ -192,7 +192,7 @@ impl<'a> DumpGuard<'a> {
                     Consistency::Routes { family: Family::Inet6, table: only },
                     Event::Route6 { table },
                 ) => only.is_none_or(|only| only == table),
-                // The kernel may remove routes with an address without an event.
+                // The kernel may silently remove routes with an address.
                 (
                     Consistency::Routes { family, .. },
                     Event::Object { message_type, family: of },
@@ -225,8 +225,7 @@ impl<'a> DumpGuard<'a> {
         self.last = last;
     }
 
-    /// Notes whether anything changed between the last row of a part and the first row of the next,
-    /// or the end.
+    /// Records any change between the last row of a part and the first row of the next, or the end.
     fn check_border(&mut self, last: Option<RowPosition>, first: Option<RowPosition>) {
         let passed = &self.passed;
         self.disturbed |= self.recent.iter().flatten().any(|&(table, dst)| match (last, first) {

@@ -1,5 +1,4 @@
-//! Gateways: the routes by which the kernel reaches them, so that it is known which device leads
-//! there.
+//! Finds the routes by which the kernel reaches gateways, and so the devices that lead there.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,16 +11,16 @@ use trueup_netlink::{Error, ErrorKind};
 use crate::observer::Observer;
 
 impl Observer {
-    /// Looks up the routes that lead straight to gateways, as the kernel does when it stores a
-    /// route through them in a table. `None` where no route does.
+    /// Looks up the routes that lead straight to gateways, like the kernel does when it stores a
+    /// route through them in a table. `None` if no route leads straight there.
     ///
-    /// It costs a system call for each gateway, whatever the number of routes. Only a table other
-    /// than main is read whole, as the kernel looks up no address in a table that is named. The
-    /// gateways that the kernel does not look up are not in the result.
+    /// It takes a system call for each gateway, for any number of routes. Only tables other than
+    /// main are read whole, since the kernel cannot look an address up in a named table. Gateways
+    /// that the kernel does not look up are not in the result.
     ///
     /// # Errors
     ///
-    /// As [`snapshot`](Self::snapshot).
+    /// The same as [`snapshot`](Self::snapshot).
     pub fn gateways(
         &mut self,
         gateways: &BTreeSet<(u32, IpAddr)>,
@@ -37,7 +36,7 @@ impl Observer {
                 Some(route) => Some(route),
                 None => match self.look_up(*via) {
                     Ok(route) => route,
-                    // It answers with the error of the route that would refuse the packet.
+                    // The kernel answers with the error of the route that would refuse the packet.
                     Err(error) if error.kind() == ErrorKind::Kernel => match error.errno() {
                         Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES) => None,
                         _ => continue,
@@ -59,7 +58,7 @@ impl Observer {
     }
 
     /// Returns the route with the longest prefix that leads straight to a gateway in its table.
-    /// `tables` holds the direct routes to any of the gateways, once they are read.
+    /// `tables` contains the direct routes to any of the gateways, once read.
     fn direct_route_in_table(
         &mut self,
         table: u32,
@@ -79,7 +78,7 @@ impl Observer {
             })?;
             table.insert(routes);
         }
-        // Of equal ones the kernel takes that with the lowest metric, which comes first.
+        // Of equal ones the kernel takes the one with the lowest metric, which comes first.
         Ok(tables
             .get(&at)
             .into_iter()

@@ -1,4 +1,4 @@
-//! The objects of one kind, read by the dumps that its codec names.
+//! Reads the objects of one kind by its codec's dumps.
 
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
@@ -13,7 +13,7 @@ use crate::completeness::{Incomplete, ReadResult};
 use crate::dump_guard::DumpGuard;
 use crate::observer::Observer;
 
-/// Reads the objects of a kind that are within a scope and that `keep` wants, in key order.
+/// Reads a kind's objects within a scope for which `keep` returns true, in key order.
 pub(crate) fn read_kind<K: KindCodec>(
     observer: &mut Observer,
     scope: &ReadScope,
@@ -32,7 +32,7 @@ pub(crate) fn read_kind<K: KindCodec>(
 }
 
 impl Observer {
-    /// Makes a dump, and returns the decoded objects that `keep` wants.
+    /// Makes a dump, and returns the decoded objects for which `keep` returns true.
     pub(crate) fn read_rows<K: KindCodec>(
         &mut self,
         scope: &ReadScope,
@@ -43,7 +43,7 @@ impl Observer {
         self.read_query(query, &mut rows)
     }
 
-    /// Makes a dump until it is consistent.
+    /// Repeats a dump until it is consistent.
     pub(crate) fn read_query<K: KindCodec>(
         &mut self,
         query: &DumpQuery,
@@ -77,8 +77,8 @@ impl Observer {
     }
 }
 
-/// Returns whether a refusal of a dump means that there are no such objects: the kernel does not
-/// have the kind, or not the table.
+/// Returns true if a dump's refusal means that there are no such objects: the kernel lacks the
+/// kind, or the table.
 fn is_empty<K: KindCodec>(query: &DumpQuery, error: &Error) -> bool {
     let is_one_table = matches!(query.consistency, Consistency::Routes { table: Some(_), .. });
     error.kind() == ErrorKind::Kernel
@@ -89,7 +89,7 @@ fn is_empty<K: KindCodec>(query: &DumpQuery, error: &Error) -> bool {
         }
 }
 
-/// Decodes every row and keeps the objects that `keep` wants.
+/// Decodes every row and keeps the objects for which `keep` returns true.
 struct DecodedRows<'a, K, F> {
     scope: &'a ReadScope,
     query: &'a DumpQuery,
@@ -152,10 +152,11 @@ pub(crate) struct DumpRequest<'a> {
 
 /// Reads the rows of a dump as they arrive.
 pub(crate) trait RowReader<T> {
-    /// Begins an attempt of the dump: forgets the rows of earlier attempts.
+    /// Begins an attempt of the dump: drops the rows of earlier attempts.
     fn begin(&mut self) {}
 
-    /// Reads a row, appends to `items` what to keep of it, and returns its position in the dump.
+    /// Reads a row, appends the objects to keep to `items`, and returns the row's position in the
+    /// dump.
     fn row(&mut self, body: &[u8], items: &mut Vec<T>) -> Result<Option<RowPosition>, Undecodable>;
 }
 
@@ -169,9 +170,9 @@ where
     }
 }
 
-/// Makes a dump under a guard and appends the kept rows to `items`. Returns why the dump is
-/// incomplete by its own account, and whether the guard found it undisturbed. After an error
-/// `items` is as before.
+/// Makes a dump under a guard and appends the kept rows to `items`. Returns the reason if the dump
+/// itself shows that it is incomplete, and true if the guard found it undisturbed. After an error
+/// `items` is unchanged.
 pub(crate) fn read_dump<T>(
     socket: &mut Socket,
     guard: &mut DumpGuard<'_>,
@@ -191,7 +192,7 @@ pub(crate) fn read_dump<T>(
                 rows.begin();
                 guard.begin();
             }
-            // A message of another type could hold anything.
+            // A message of another type could contain anything.
             DumpStep::Message(message) if message.header.kind != row_type => {
                 lost = Some(Incomplete::Undecodable(kind, "its type is another"));
                 guard.row(None);

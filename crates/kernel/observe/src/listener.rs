@@ -1,6 +1,6 @@
 //! [`ChangeListener`]: the socket that receives other writers' changes while a dump is read, and
-//! [`ChangeLog`]: those during the caller's writes. No dump can tell whether an object ever was as it
-//! was written, and which writer made it what it is.
+//! [`ChangeLog`]: those during the caller's writes. A dump can show neither an object's earlier
+//! states nor the writer of its present one.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,19 +19,19 @@ pub(crate) struct ChangeListener {
     namespace: Namespace,
     /// The socket, once it is open.
     events: Option<Multicast>,
-    /// A change was announced that the kernel may not have made yet. It announces the delete of an
-    /// IPv4 route before it deletes (`fib_table_delete` in net/ipv4/fib_trie.c), and that a link
-    /// goes down before it removes the link's routes. Both happen under one lock (RTNL), so only
-    /// the last announcement is in question: a [`barrier`] waits for it.
+    /// True if an announced change may not have been made yet. The kernel announces the delete of
+    /// an IPv4 route before it deletes it (`fib_table_delete` in net/ipv4/fib_trie.c), and a link's
+    /// going down before it removes the link's routes. Both happen under one lock (RTNL), so only
+    /// the last announcement is uncertain: a [`barrier`] waits for it.
     pub(crate) has_pending: bool,
-    /// The record of changes, while one is made.
+    /// The record of changes, while recording.
     log: Option<ChangeLog>,
-    /// A filter drops all events.
+    /// True while a filter drops all events.
     is_resting: bool,
 }
 
 impl ChangeListener {
-    /// Returns a listener that does not listen yet.
+    /// Returns a listener without a socket.
     pub(crate) fn new(namespace: Namespace) -> ChangeListener {
         ChangeListener { namespace, events: None, has_pending: true, log: None, is_resting: false }
     }
@@ -40,7 +40,7 @@ impl ChangeListener {
         self.events.is_some()
     }
 
-    /// Begins to listen, unless it does.
+    /// Starts to listen, unless it already does.
     pub(crate) fn open(&mut self) -> Result<&mut Multicast, Error> {
         let events = match self.events.take() {
             Some(events) => events,
@@ -49,10 +49,10 @@ impl ChangeListener {
         Ok(self.events.insert(events))
     }
 
-    /// Has the kernel drop all events until the next call of another method.
+    /// Makes the kernel drop all events until the next call of another method.
     pub(crate) fn rest(&mut self) {
         self.log = None;
-        // Where the kernel takes no filter, the queue fills, and that is a loss as any other.
+        // If the kernel refuses the filter, the queue fills, which is a loss like any other.
         let events = self.events.as_mut();
         let rests = events.map(|events| events.set_filter(&[Instruction::drop()]).is_ok());
         self.is_resting = rests.unwrap_or(false);
@@ -75,7 +75,7 @@ impl ChangeListener {
         self.invalidate_log_on_loss(drained);
     }
 
-    /// Marks the changes that are announced from now on as after the caller's writes.
+    /// Marks the changes announced from now on as after the caller's writes.
     pub(crate) fn mark_writes_done(&mut self) {
         if self.log.is_some() {
             let drained = self.drain(|_| {});
@@ -86,7 +86,7 @@ impl ChangeListener {
         }
     }
 
-    /// Returns the recorded changes, if none was lost.
+    /// Returns the recorded changes, or `None` if some were lost.
     pub(crate) fn take_changes(&mut self) -> Option<Vec<ObservedChange>> {
         self.log.as_ref()?;
         let drained = self.drain(|_| {});
@@ -100,7 +100,7 @@ impl ChangeListener {
         }
     }
 
-    /// Passes on all events since the last call, and returns whether none was lost.
+    /// Passes on all events since the last call, and returns true if none was lost.
     pub(crate) fn drain(&mut self, mut each: impl FnMut(Event)) -> Result<bool, Error> {
         const FULL: usize = 1024;
         self.wake()?;
@@ -124,7 +124,7 @@ impl ChangeListener {
                 each(Event::read(&message));
             });
             drained = match read {
-                // There may be more. Until the queue is empty the kernel loses events without
+                // There may be more. Until the queue is empty, the kernel loses events without
                 // another error.
                 Ok(FULL..) => Ok(false),
                 Ok(0) => Ok(true),
@@ -165,12 +165,12 @@ pub(crate) fn listen(namespace: &Namespace) -> Result<Multicast, Error> {
     Ok(events)
 }
 
-/// Waits until every change that another writer has begun is announced: sends a request that takes
-/// the lock under which nearly all changes are made (`rtnl_getlink` in net/core/rtnetlink.c).
+/// Waits until every change begun by another writer is announced. It sends a request that takes the
+/// lock under which nearly all changes are made (`rtnl_getlink` in net/core/rtnetlink.c).
 pub(crate) fn barrier(socket: &mut Socket) {
     let mut request = Vec::new();
     let asked = "lo".parse().map(|lo| link::request_by_name(&mut request, &lo));
-    // Whatever the answer, the kernel took the lock.
+    // With any answer, the kernel took the lock.
     if let Ok(Ok(())) = asked {
         let _answer = socket.query(&request, |_| ());
     }
@@ -188,18 +188,18 @@ const IFF_UP: u32 = 1;
 /// A change, as far as it concerns dumps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A route of IPv4 in a table.
+    /// An IPv4 route in a table.
     Route4 { table: u32, dst: u32 },
-    /// A route of IPv6 in a table.
+    /// An IPv6 route in a table.
     Route6 { table: u32 },
     /// Another object of a family.
     Object { message_type: u16, family: Family },
-    /// A link that went down or away, or a nexthop object that was deleted: the kernel may remove
-    /// routes with it without an event.
+    /// A link that went down or away, or a deleted nexthop object: the kernel may silently remove
+    /// routes with it.
     RemovesRoutes,
     /// Nothing that moves a cursor.
     Other,
-    /// Something that cannot be read.
+    /// An event that cannot be read.
     Unknown,
 }
 
@@ -258,11 +258,11 @@ fn read_link(message: &Message<'_>) -> Option<Event> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ObservedChange {
-    /// The object; a veth without the name of its peer.
+    /// The object. A veth lacks its peer's name.
     pub object: Object,
-    /// The object was deleted.
+    /// True if the object was deleted.
     pub is_deleted: bool,
-    /// The change was announced after
+    /// True if the change was announced after
     /// [`Observer::mark_writes_done`](crate::Observer::mark_writes_done).
     pub is_after_writes: bool,
 }
@@ -298,7 +298,7 @@ impl ChangeLog {
         }
     }
 
-    /// Drops the record: a change is missing in it.
+    /// Drops the record, since it lacks a change.
     fn invalidate(&mut self) {
         self.is_complete = false;
         self.changes = Vec::new();
@@ -308,7 +308,7 @@ impl ChangeLog {
         self.is_after_writes = true;
     }
 
-    /// Returns all changes, if none is missing.
+    /// Returns all changes, or `None` if some are missing.
     fn into_changes(self) -> Option<Vec<ObservedChange>> {
         self.is_complete.then_some(self.changes)
     }

@@ -1,11 +1,12 @@
 //! [`Monitor`]: turns the kernel's events into a [`DirtySet`].
 //!
-//! An event is never taken for state: it names what to read again. What the kernel removes without
-//! an event (routes, when a link goes down, or an address or a nexthop object is deleted) is named
-//! by what it depends on. Where an event cannot be read, or events were lost, everything is dirty.
+//! An event is never taken for state: it names objects to read again. The kernel silently removes
+//! routes when a link goes down, or an address or nexthop object is deleted. Such routes are named
+//! by the object they depend on. If an event cannot be read, or events were lost, everything is
+//! dirty.
 //!
-//! A socket filter drops the events outside of the scope in the kernel ([`mod@filter`]), so that
-//! they neither wake the reader nor fill the queue.
+//! A socket filter drops events outside the scope in the kernel ([`mod@filter`]), so that they
+//! neither wake the reader nor fill the queue.
 
 mod filter;
 mod kinds;
@@ -24,9 +25,9 @@ use crate::listener::listen;
 pub use watch_scope::WatchScope;
 use watched::EventReader;
 
-/// The receive queue that a monitor asks for, in bytes as the kernel accounts for them: some 1,200
-/// events. Without `CAP_NET_ADMIN` in the first user namespace the kernel gives at most
-/// twice `net.core.rmem_max`, without an error.
+/// The receive queue that a monitor requests, in bytes as the kernel accounts for them: about 1,200
+/// events. Without `CAP_NET_ADMIN` in the first user namespace, the kernel silently gives at most
+/// twice `net.core.rmem_max`.
 pub const RECEIVE_BUFFER: usize = 1 << 20;
 
 /// The limit of reads of one [`Monitor::drain`], each of up to 1,024 events.
@@ -34,8 +35,8 @@ const READS: usize = 16;
 /// The limit of [`Monitor::writers`].
 const WRITERS: usize = 16;
 
-/// Listens to the events of one namespace. Its descriptor is for polling: when it is readable or in
-/// error, call [`drain`](Self::drain).
+/// Listens to the events of one namespace. Poll its descriptor: if it is readable or in error, call
+/// [`drain`](Self::drain).
 #[derive(Debug)]
 pub struct Monitor {
     events: Multicast,
@@ -45,30 +46,31 @@ pub struct Monitor {
     own_port: Option<u32>,
     dirty: DirtySet,
     writers: BTreeSet<u32>,
-    /// Events were lost, and the queue has not been empty since. Until it is, the kernel loses more
-    /// without an error (`NETLINK_S_CONGESTED` in net/netlink/af_netlink.c).
+    /// True if events were lost and the queue has not been empty since. Until it is, the kernel
+    /// loses more without an error (`NETLINK_S_CONGESTED` in net/netlink/af_netlink.c).
     congested: bool,
 }
 
-/// The result of [`Monitor::drain`].
+/// The effect of the events that one [`Monitor::drain`] read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventSummary {
-    /// The number of events.
+    /// The number of events read.
     pub events: usize,
-    /// An event made something dirty.
+    /// True if an event made something dirty.
     pub is_dirty: bool,
-    /// Events were lost, and everything is dirty. Set once for each loss.
+    /// True if events were lost, so that everything is dirty. Set once for each loss.
     pub lost: bool,
 }
 
 impl Monitor {
-    /// Begins to listen to everything, until [`set_scope`](Self::set_scope). Asks for a receive
-    /// queue of [`RECEIVE_BUFFER`]; [`receive_buffer`](Self::receive_buffer) returns what it got.
+    /// Begins to listen to everything, until [`set_scope`](Self::set_scope). Requests a receive
+    /// queue of [`RECEIVE_BUFFER`]; [`receive_buffer`](Self::receive_buffer) returns its actual
+    /// size.
     ///
     /// # Errors
     ///
-    /// As [`Multicast::open`].
+    /// The same as [`Multicast::open`].
     pub fn open(namespace: &Namespace) -> Result<Monitor, Error> {
         let mut events = listen(namespace)?;
         // A smaller queue is no error: a burst of events is then a loss, which is reported.
@@ -86,21 +88,21 @@ impl Monitor {
         })
     }
 
-    /// Returns the cookie of the namespace, as [`Multicast::netns_cookie`].
+    /// Returns the cookie of the namespace, like [`Multicast::netns_cookie`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The same as [`Multicast::netns_cookie`].
     pub fn cookie(&self) -> Result<u64, Error> {
         self.events.netns_cookie()
     }
 
-    /// Sets the scope from now on. Read afterwards what is new in the scope: its earlier events
+    /// Sets the scope from now on. Then read the objects new in the scope: their earlier events
     /// were not read, or were dropped by the filter.
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io) when the kernel does not take the filter; the scope is then as before.
+    /// [`Io`](ErrorKind::Io) if the kernel refuses the filter. The scope is then unchanged.
     pub fn set_scope(&mut self, scope: WatchScope) -> Result<(), Error> {
         if scope != self.scope {
             self.events.set_filter(&filter::program(&scope, self.own_port))?;
@@ -109,21 +111,21 @@ impl Monitor {
         Ok(())
     }
 
-    /// Ignores the events of the caller's own writes from now on, which carry the port id of the
-    /// writing socket ([`Socket::port_id`](trueup_netlink::Socket::port_id)); `None` ends it.
+    /// Ignores events of the caller's own writes from now on, recognised by the writing socket's
+    /// port id ([`Socket::port_id`](trueup_netlink::Socket::port_id)). `None` ends it.
     ///
-    /// Some events do not carry it: those of links, IPv6 addresses and deleted neighbours, and of
-    /// what the kernel derives from a write. And of what a write removes without an event, the
-    /// caller must read the state itself.
+    /// Some events lack the port id: those of links, IPv6 addresses and deleted neighbours, and of
+    /// objects that the kernel derives from a write. The caller must also read objects that a write
+    /// removes silently.
     ///
-    /// The socket filter drops them in the kernel. Those that it does not drop, because they are
-    /// queued already, have to be [read](Self::drain) before `None`.
+    /// The socket filter drops the events in the kernel. Events already queued are not dropped, and
+    /// must be [read](Self::drain) before `None`.
     ///
     /// # Errors
     ///
-    /// As [`set_scope`](Self::set_scope).
+    /// The same as [`set_scope`](Self::set_scope).
     pub fn ignore_own_writes(&mut self, port: Option<u32>) -> Result<(), Error> {
-        // The kernel's own events bear 0.
+        // The kernel's own events have port 0.
         let own_port = port.filter(|port| *port != 0);
         if own_port != self.own_port {
             self.events.set_filter(&filter::program(&self.scope, own_port))?;
@@ -132,13 +134,13 @@ impl Monitor {
         Ok(())
     }
 
-    /// Reads the queued events without waiting, some thousands at most; if there are more, the
+    /// Reads the queued events without waiting, a few thousand at most. If there are more, the
     /// descriptor stays readable. Read the namespace after this call, not before it: after a loss
     /// the kernel loses more events until its queue is empty.
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io) when the socket cannot be read. Then everything is dirty.
+    /// [`Io`](ErrorKind::Io) if the socket cannot be read. Then everything is dirty.
     pub fn drain(&mut self) -> Result<EventSummary, Error> {
         let mut drained = EventSummary::default();
         for _ in 0..READS {
@@ -182,7 +184,7 @@ impl Monitor {
         }
         drained.is_dirty |= self.dirty.everything;
         if self.congested {
-            // The queue never was empty: later losses are reported by the next call.
+            // The queue never was empty: the next call reports later losses.
             self.mark_everything_dirty();
         }
         Ok(drained)
@@ -194,26 +196,26 @@ impl Monitor {
         std::mem::take(&mut self.dirty)
     }
 
-    /// Returns the port ids of the writers whose changes are in the dirty set, as far as the events
-    /// carry them, up to a limit. The first netlink socket of a process has the process's id.
+    /// Returns the port ids of the writers whose changes are in the dirty set, up to a limit, if
+    /// the events have them. The first netlink socket of a process has the process's id.
     pub fn writers(&self) -> &BTreeSet<u32> {
         &self.writers
     }
 
-    /// Returns the size of the receive queue, as [`Multicast::receive_buffer`].
+    /// Returns the size of the receive queue, like [`Multicast::receive_buffer`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The same as [`Multicast::receive_buffer`].
     pub fn receive_buffer(&self) -> Result<usize, Error> {
         self.events.receive_buffer()
     }
 
-    /// Sets the size of the receive queue, as [`Multicast::set_receive_buffer`].
+    /// Sets the size of the receive queue, like [`Multicast::set_receive_buffer`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The same as [`Multicast::set_receive_buffer`].
     pub fn set_receive_buffer(&mut self, bytes: usize) -> Result<usize, Error> {
         self.events.set_receive_buffer(bytes)
     }

@@ -1,4 +1,4 @@
-//! [`Observer`]: the sockets that snapshots are read through.
+//! [`Observer`]: the sockets through which snapshots are read.
 
 use trueup_netlink::{Error, Namespace, Socket};
 
@@ -6,9 +6,8 @@ use crate::listener::{ChangeListener, ObservedChange, barrier};
 
 /// Reads snapshots of one namespace.
 ///
-/// Beside the socket for requests an observer has a socket that listens, so that it knows whether
-/// another writer changed something during a read. The caller's own writes do not count if they end
-/// before the read begins.
+/// Beside the socket for requests an observer has a listening socket, to notice another writer's
+/// changes during a read. The caller's own writes do not count if they end before the read begins.
 #[derive(Debug)]
 pub struct Observer {
     pub(crate) namespace: Namespace,
@@ -22,23 +21,23 @@ impl Observer {
     ///
     /// # Errors
     ///
-    /// As [`Socket::open`] and [`Multicast::open`](trueup_netlink::Multicast::open).
+    /// The same as [`Socket::open`] and [`Multicast::open`](trueup_netlink::Multicast::open).
     pub fn open(namespace: &Namespace) -> Result<Observer, Error> {
         let mut observer = Observer::open_lazily(namespace)?;
         observer.listener.open()?;
         Ok(observer)
     }
 
-    /// Opens the socket for requests, and that which listens only where a dump comes in several
-    /// parts: the part that was read is then read once more, and [`socket`](Self::socket) is
-    /// another. That saves a third of what it costs to read few objects once.
+    /// Opens only the socket for requests. The listening one is opened when a dump comes in several
+    /// parts: then the dump starts again, and [`socket`](Self::socket) is another. This saves a
+    /// third of the cost of a single small read.
     ///
-    /// It is not for use beside a [`Monitor`](crate::Monitor): a row may be read whose deletion has
-    /// been announced already.
+    /// Do not use it beside a [`Monitor`](crate::Monitor): it may read a row whose deletion has
+    /// already been announced.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// The same as [`open`](Self::open).
     pub fn open_lazily(namespace: &Namespace) -> Result<Observer, Error> {
         let pinned = namespace.pinned()?;
         Ok(Observer {
@@ -49,8 +48,8 @@ impl Observer {
         })
     }
 
-    /// Replaces the socket for requests: the kernel goes on with a dump that was broken off, as
-    /// long as its socket is read.
+    /// Replaces the socket for requests, since the kernel continues a broken-off dump as long as
+    /// its socket is read.
     pub(crate) fn replace_socket(&mut self) -> Result<(), Error> {
         let timeout = self.socket.timeout();
         self.socket = Socket::open(&self.namespace)?;
@@ -63,25 +62,25 @@ impl Observer {
         &mut self.socket
     }
 
-    /// Has the kernel queue no events until the next read, however long that takes.
+    /// Makes the kernel queue no events until the next read, after any time.
     pub fn rest(&mut self) {
         self.listener.rest();
     }
 
-    /// Records the changes that the kernel announces from now on, up to `limit` of them, until
+    /// Records up to `limit` changes that the kernel announces from now on, until
     /// [`take_changes`](Self::take_changes).
     pub fn record_changes(&mut self, limit: usize) {
         self.listener.record_changes(limit);
     }
 
-    /// Marks the caller's own writes as done: changes announced up to now count as concurrent with
+    /// Marks the caller's own writes as done. Changes announced up to now count as concurrent with
     /// them, later ones as after them ([`ObservedChange::is_after_writes`]).
     pub fn mark_writes_done(&mut self) {
         self.listener.mark_writes_done();
     }
 
     /// Ends [`record_changes`](Self::record_changes) and returns all changes in their order, or
-    /// `None` where some may be missing. The kernel announces no proxy entries.
+    /// `None` if some may be missing. The kernel announces no proxy entries.
     pub fn take_changes(&mut self) -> Option<Vec<ObservedChange>> {
         // The kernel makes and announces most changes under one lock.
         barrier(&mut self.socket);
@@ -90,7 +89,7 @@ impl Observer {
 }
 
 /// The sizes of the parts in bytes. The kernel's own choice is about 32 KiB. It loses rows at the
-/// borders of parts, so that with other sizes other rows are lost.
+/// borders of parts, so other sizes lose other rows.
 const PART_SIZES: [usize; 3] = [20 * 1024, 28 * 1024, 12 * 1024];
 
 /// Sockets for repeated dumps, each opened when first needed.

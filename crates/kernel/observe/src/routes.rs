@@ -1,4 +1,4 @@
-//! Routes, read without holding those that the caller does not want.
+//! Reads routes without storing unwanted ones.
 
 use std::ops::ControlFlow;
 
@@ -16,12 +16,12 @@ use crate::kind_reader::{Rows, read_kind};
 use crate::observer::Observer;
 
 impl Observer {
-    /// Reads the routes within a scope that `keep` wants. Holds none of the others, so that reading
-    /// a few routes among many costs no memory.
+    /// Reads the routes within a scope for which `keep` returns true. Stores no others, so that
+    /// reading a few routes among many costs no memory.
     ///
     /// # Errors
     ///
-    /// As [`snapshot`](Self::snapshot).
+    /// The same as [`snapshot`](Self::snapshot).
     pub fn routes_where(
         &mut self,
         scope: &ReadScope,
@@ -31,11 +31,11 @@ impl Observer {
     }
 
     /// Matches the routes within a scope with those that a matcher expects. Returns the routes that
-    /// do not match; holds none of the others.
+    /// do not match, and stores no others.
     ///
     /// # Errors
     ///
-    /// As [`snapshot`](Self::snapshot).
+    /// The same as [`snapshot`](Self::snapshot).
     #[doc(hidden)]
     pub fn match_routes(
         &mut self,
@@ -59,13 +59,13 @@ impl Observer {
         Ok(all.into_sorted())
     }
 
-    /// Matches the first routes within a scope, as many as the kernel sends at once, and returns
-    /// how many of them are ours and [differ](DumpMatcher::differing). It costs two system calls
-    /// and a socket, whatever the number of routes, and tells what to expect of the whole.
+    /// Matches the first routes within a scope, as many as the kernel sends at once. Returns the
+    /// number of ours among them that [differ](DumpMatcher::differing). It takes two system calls
+    /// and a socket, for any number of routes, and is a sample of the whole.
     ///
     /// # Errors
     ///
-    /// As [`snapshot`](Self::snapshot).
+    /// The same as [`snapshot`](Self::snapshot).
     #[doc(hidden)]
     pub fn sample_routes(
         &mut self,
@@ -78,7 +78,7 @@ impl Observer {
                 continue;
             };
             matcher.begin(family);
-            // The kernel would go on with a dump that is broken off, so the socket is not kept.
+            // The kernel would continue a broken-off dump, so the socket is not kept.
             let mut socket = self.alternate_sockets.open_another(&self.socket)?;
             socket.dump_while(&query.request, |step| {
                 match step {

@@ -1,4 +1,4 @@
-//! [`Snapshot`]: the objects of a namespace, and which kinds are complete.
+//! [`Snapshot`]: the objects of a namespace, and the kinds that are complete.
 
 use trueup_net::{
     ForwardingEntry, IfName, Kind, Link, LinkStatus, ObjectKind as _, Observed, OfKind, each_kind,
@@ -11,25 +11,25 @@ use crate::kind_reader::DumpRequest;
 use crate::kind_reader::read_kind;
 use crate::observer::Observer;
 
-/// The objects that were read, and why kinds are incomplete.
+/// The objects that were read, and the reasons why kinds are incomplete.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Snapshot {
     /// The objects, in key order.
     pub observed: Observed,
-    /// Why the kinds that are read and not complete are not.
+    /// The reasons why some of the kinds read are not complete.
     pub incomplete: Vec<Incomplete>,
 }
 
 impl Snapshot {
-    /// Returns true if every kind was read whole. If not, the state is not called converged.
+    /// Returns true if every kind was read whole. If not, the state does not count as converged.
     pub fn is_complete(&self) -> bool {
         self.incomplete.is_empty()
     }
 
-    /// Notes that a kind was read, and why it is incomplete, if it is. The kind is complete if
-    /// neither this read nor an earlier one was incomplete. Every read that adds to a snapshot
-    /// calls this.
+    /// Records that a kind was read, with the reasons if it is incomplete. The kind counts as
+    /// complete if neither this read nor an earlier one was incomplete. Every read that adds to a
+    /// snapshot calls this.
     pub fn mark_read(&mut self, kind: Kind, reasons: impl IntoIterator<Item = Incomplete>) {
         self.incomplete.extend(reasons);
         let is_incomplete = self.incomplete.iter().any(|reason| reason.kind() == kind);
@@ -46,7 +46,7 @@ impl Observer {
     ///
     /// # Errors
     ///
-    /// When the kernel refuses or breaks off a dump, or does not answer. A kind that was read
+    /// If the kernel refuses or breaks off a dump, or does not answer. A kind that was read
     /// incompletely is no error: see [`Snapshot::incomplete`].
     pub fn snapshot(&mut self, scope: &ReadScope) -> Result<Snapshot, Error> {
         let (mut links, incomplete) = self.links()?;
@@ -62,12 +62,12 @@ impl Observer {
         Ok(snapshot)
     }
 
-    /// Reads the objects of a scope without the links, which were read before. The snapshot has
-    /// none of them.
+    /// Reads the objects of a scope without the links, which were read before. The snapshot has no
+    /// links.
     ///
     /// # Errors
     ///
-    /// As [`snapshot`](Self::snapshot).
+    /// The same as [`snapshot`](Self::snapshot).
     pub fn snapshot_beside(
         &mut self,
         scope: &ReadScope,
@@ -82,11 +82,11 @@ impl Observer {
         Ok(snapshot)
     }
 
-    /// Reads the index of the link of a name; `None` if there is none.
+    /// Reads the index of the link with a name; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// As [`snapshot`](Self::snapshot).
+    /// The same as [`snapshot`](Self::snapshot).
     pub fn link_index(&mut self, name: &IfName) -> Result<Option<u32>, Error> {
         let mut request = Vec::new();
         let _fixed_size = link::request_by_name(&mut request, name);
@@ -105,11 +105,12 @@ impl Observer {
         self.read_flagged(&dump, &mut link::decode)
     }
 
-    /// Reads the forwarding entries of bridges and VXLANs, learnt ones too, that `keep` wants.
+    /// Reads the forwarding entries of bridges and VXLANs, learned ones too, for which `keep`
+    /// returns true.
     ///
     /// # Errors
     ///
-    /// As [`snapshot`](Self::snapshot).
+    /// The same as [`snapshot`](Self::snapshot).
     pub fn forwarding_where(
         &mut self,
         mut keep: impl FnMut(&ForwardingEntry) -> bool,

@@ -1,4 +1,4 @@
-//! The sockets in a namespace, kept from pass to pass while subscribed.
+//! The sockets in a namespace, kept between passes while subscribed.
 
 use trueup_net::{Desired, Kind, Kinds, ObjectKind as _, Routes, each_kind};
 use trueup_netlink::{Namespace, marker};
@@ -10,7 +10,7 @@ use crate::ownership::record_key::SourceKind as _;
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) observer: Observer,
-    /// The kinds that the kernel was asked about, and those on which it stores no protocol.
+    /// The kinds probed so far, and those among them on which the kernel stores no protocol.
     unstored: Option<(Kinds, Kinds)>,
 }
 
@@ -22,8 +22,8 @@ impl Connection {
         Ok(Connection::over(Observer::open(namespace)?))
     }
 
-    /// Opens the sockets of a pass without a subscription: where few routes are desired, no more of
-    /// them than it turns out to need.
+    /// Opens the sockets of a pass without a subscription. If few routes are desired, opens them
+    /// only as needed.
     pub(crate) fn open_once(
         namespace: &Namespace,
         desired: &Desired,
@@ -40,14 +40,14 @@ impl Connection {
         Connection { observer, unstored: None }
     }
 
-    /// Returns the kinds on which this kernel stores no protocol. It is asked once, and only about
-    /// what matters to one of `kinds`. A rule's marker is unknown only where there are no rules.
+    /// Returns the kinds on which this kernel stores no protocol. Probes the kernel once, and only
+    /// for the needs of `kinds`. Without any rule, the answer for rules is unknown.
     pub(crate) fn unstored(&mut self, kinds: Kinds) -> Result<Kinds, Error> {
         let mut asked = Kinds::NONE;
         each_kind!(K => if K::MARKER_IS_ASKED && kinds.contains(K::KIND) {
             asked = asked.with(K::KIND);
         });
-        // With a link go addresses, and with these neighbours: not all of them are foreign.
+        // Addresses go with a link, and neighbours with addresses: not all of them are foreign.
         if kinds.contains(Kind::Link) || kinds.contains(Kind::Address) {
             asked = asked.with(Kind::Address).with(Kind::Neighbour);
         }

@@ -1,5 +1,5 @@
-//! The part of a namespace that is dirty. It can be read, planned and changed by itself. What lies
-//! outside is not read, and nothing is concluded from its absence.
+//! The dirty part of a namespace, which can be read, planned and changed by itself. The rest is not
+//! read, and its absence proves nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,23 +9,22 @@ use trueup_observe::DirtySet;
 use crate::ownership::record_key::Location;
 use crate::ownership::record_key::SourceKind as _;
 
-/// The dirty part of a namespace. Links always belong to it: names come from them.
+/// The dirty part of a namespace. Links always belong to it, since names come from them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DirtyPart {
     /// The devices whose addresses and neighbours are dirty.
     pub(crate) devices: BTreeMap<u32, IfName>,
     /// The families whose rules are dirty.
     pub(crate) rules: BTreeSet<Family>,
-    /// The families of which all routes are dirty.
+    /// The families whose routes are all dirty.
     pub(crate) routes: BTreeSet<Family>,
-    /// Tables of other families with dirty routes.
+    /// Tables with dirty routes, in other families.
     pub(crate) tables: BTreeSet<(Family, u32)>,
 }
 
 impl DirtyPart {
-    /// Returns the part that a set of dirty objects is in, or `None` where only a pass over
-    /// everything will do. `names` are the interfaces of the last pass. On other keys than those
-    /// that matter, whatever other writers have is no concern of ours.
+    /// Returns the part with all dirty objects, or `None` if only a full pass will do. `names` are
+    /// the interfaces of the last pass. Foreign objects on keys that do not matter are ignored.
     pub(crate) fn of(
         dirty: &DirtySet,
         names: &BTreeMap<u32, IfName>,
@@ -35,7 +34,7 @@ impl DirtyPart {
             return None;
         }
         let devices = dirty.addresses.union(&dirty.neighbours);
-        // On an interface that has come since, there may be objects with our marker.
+        // A new interface may have objects with our marker.
         let named = devices.map(|index| Some((*index, *names.get(index)?)));
         let mut part = DirtyPart {
             devices: named.collect::<Option<_>>()?,
@@ -93,7 +92,7 @@ impl DirtyPart {
         self.routes.contains(&family) || self.tables.contains(&(family, table))
     }
 
-    /// Returns what of a dirty set is not in this part.
+    /// Returns the dirty objects outside this part.
     pub(crate) fn outside(&self, mut dirty: DirtySet) -> DirtySet {
         dirty.links = false;
         dirty.addresses.retain(|index| !self.devices.contains_key(index));
@@ -105,7 +104,8 @@ impl DirtyPart {
         for routes in [&mut dirty.shared_routes, &mut dirty.freed_routes] {
             routes.retain(|key| !self.contains(Location::Route(*key)));
         }
-        // The names of removed objects mean nothing without what became dirty by the removal.
+        // The names of removed objects mean nothing without the objects that the removal made
+        // dirty.
         let removed = std::mem::take(&mut dirty.removed);
         let more_removed = std::mem::take(&mut dirty.more_removed);
         if dirty.is_empty() {
@@ -115,7 +115,7 @@ impl DirtyPart {
         dirty
     }
 
-    /// Returns what is desired in this part, and all links: a plan has to show what it would do to
+    /// Returns the desired objects in this part, and all links: a plan must show its effects on
     /// them, see [`exceeds_part`].
     pub(crate) fn narrow(&self, desired: &Desired) -> Desired {
         let mut adopt = BTreeSet::new();
@@ -165,8 +165,8 @@ fn keep<T: Clone>(
     Some(kept)
 }
 
-/// Returns true if a plan for a part has consequences outside it: a change of a link, or of an
-/// address that is there, can take other objects along.
+/// Returns true if a plan for a part affects objects outside it. A change of a link or of an
+/// existing address can.
 pub(crate) fn exceeds_part(plan: &Plan) -> bool {
     plan.ops.iter().any(|op| with_object!(&op.object, _it: K => K::takes_along(op.action)))
 }

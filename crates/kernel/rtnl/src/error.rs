@@ -1,4 +1,4 @@
-//! Why a pass could not run at all, or an option was refused.
+//! Errors that stop a pass, or refuse an option.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use trueup_net::{DEFAULT_PROTOCOL, DesiredError, Kind, Protocols};
 use trueup_netlink::{self as netlink, Namespace};
 use trueup_reconcile::LedgerError;
 
-/// Why a pass could not run, or an option was refused. Nothing was changed.
+/// The reason why a pass could not run, or an option was refused. The kernel was not changed.
 #[derive(Debug)]
 pub struct Error(Repr);
 
@@ -22,30 +22,29 @@ enum Repr {
     Reserved(u8),
 }
 
-/// The kind of an [`Error`].
+/// The category of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The namespace does not exist or cannot be entered.
     Namespace,
-    /// The namespace of the subscription is gone, or another bears its name: nothing is ours in the
-    /// one because it was in the other.
+    /// The subscription's namespace is gone, or another has its name. Objects that were ours in the
+    /// former prove nothing in the latter.
     Ended,
     /// The kernel could not be read.
     Observe,
-    /// The ledger could not be read, so that it is not known what is ours.
+    /// The ledger could not be read, so it is not known which objects are ours.
     Ledger,
-    /// The marker was asked for as the proof of ownership of objects on which this kernel does not
-    /// store it.
+    /// Options require the marker as proof for a kind on which this kernel does not store it.
     Unmarked,
-    /// What is desired cannot be: [`Error::desired`] says which object and why.
+    /// The desired state is invalid. [`Error::desired`] gives the object and the reason.
     Desired,
-    /// A protocol number cannot be the marker, because others write it.
+    /// The protocol number cannot be the marker, because other writers use it.
     Reserved,
 }
 
 impl Error {
-    /// The kind.
+    /// Returns the category of the error.
     pub fn kind(&self) -> ErrorKind {
         match &self.0 {
             Repr::Netlink(error) if error.kind() == netlink::ErrorKind::Namespace => {
@@ -60,7 +59,7 @@ impl Error {
         }
     }
 
-    /// Which desired object is wrong, and how.
+    /// Returns the wrong desired object with its problem, if this is the error.
     pub fn desired(&self) -> Option<&DesiredError> {
         match &self.0 {
             Repr::Desired(error) => Some(error),
@@ -68,7 +67,7 @@ impl Error {
         }
     }
 
-    /// The kernel's errno, where it gave one.
+    /// Returns the kernel's errno, or `None` if it gave none.
     pub fn errno(&self) -> Option<i32> {
         match &self.0 {
             Repr::Netlink(error) => error.errno(),
@@ -76,7 +75,7 @@ impl Error {
         }
     }
 
-    /// Returns true if a later pass may well succeed with nothing else changed.
+    /// Returns true if a later pass may succeed without other changes.
     pub fn is_retryable(&self) -> bool {
         match &self.0 {
             Repr::Netlink(error) => error.is_retryable(),
@@ -85,7 +84,7 @@ impl Error {
         }
     }
 
-    /// The ledger's error, if it is one.
+    /// Returns the ledger's error, if this is one.
     pub fn ledger(&self) -> Option<&LedgerError> {
         match &self.0 {
             Repr::Ledger(error) => Some(error),
@@ -101,7 +100,7 @@ impl Error {
         Error(Repr::LinksChanged)
     }
 
-    /// Returns true if the interfaces changed during the pass, so that another is to follow.
+    /// Returns true if interfaces changed during the pass, so that another pass is due.
     pub(crate) fn have_links_changed(&self) -> bool {
         matches!(self.0, Repr::LinksChanged)
     }
@@ -120,13 +119,12 @@ impl Error {
         )))
     }
 
-    /// The error of opening a namespace that could be opened before.
+    /// Returns the error for a namespace that could be opened before, and now cannot.
     pub(crate) fn of_reopening(error: netlink::Error) -> Error {
         Error(if error.is_gone() {
             Repr::Ended(format!("the network namespace is gone: {error}"))
         } else {
-            // It is there, and could not be opened: for want of a descriptor, a thread, a
-            // privilege.
+            // It exists, but a descriptor, a thread or a privilege was lacking to open it.
             Repr::Netlink(error)
         })
     }

@@ -1,5 +1,5 @@
-//! The events of a subscribed source: a monitor that the driver polls, and that says what became
-//! dirty since the last pass.
+//! The events of a subscribed source: a monitor, polled by the driver, which records dirty objects
+//! since the last pass.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -12,15 +12,15 @@ use trueup_reconcile::Drained;
 use crate::Error;
 use crate::dirty_part::DirtyPart;
 
-/// The events of a namespace, from its multicast groups.
+/// A namespace's events, from its multicast groups.
 #[derive(Debug)]
 pub(crate) struct Events {
     monitor: Monitor,
     namespace: NamespaceId,
     scope: Option<WatchScope>,
-    /// What became dirty during a pass that did not read it.
+    /// Objects that became dirty during a pass, without being read by it.
     unread: DirtySet,
-    /// What a pass has drained and the driver has not got yet.
+    /// Events drained by a pass and not delivered to the driver yet.
     undelivered: Drained,
 }
 
@@ -36,7 +36,7 @@ impl Events {
         })
     }
 
-    /// Returns the namespace that they are of.
+    /// Returns the events' namespace.
     pub(crate) fn namespace(&self) -> NamespaceId {
         self.namespace
     }
@@ -45,20 +45,20 @@ impl Events {
         self.monitor.as_fd()
     }
 
-    /// Returns what the events that wait mean to the driver.
+    /// Drains the waiting events into a summary for the driver.
     pub(crate) fn drain(&mut self) -> Result<Drained, Error> {
         let drained = self.drain_monitor()?;
         self.deliver(drained);
         Ok(std::mem::replace(&mut self.undelivered, Drained::Nothing))
     }
 
-    /// Takes what became dirty until now.
+    /// Takes the objects that became dirty so far.
     pub(crate) fn take_dirty(&mut self) -> DirtySet {
         if self.drain_monitor().is_err() {
-            // The driver gets the error itself.
+            // The driver receives the error itself.
             return DirtySet::everything();
         }
-        // A hint that the driver has not got yet is taken as well: this pass answers it.
+        // Also take a hint that the driver has not received: this pass answers it.
         self.undelivered = match self.undelivered {
             Drained::Lost => Drained::Lost,
             Drained::Hint | Drained::Nothing => Drained::Nothing,
@@ -68,18 +68,18 @@ impl Events {
         dirty
     }
 
-    /// Ignores what comes from the port of our socket from now on. Once the socket is closed, the
-    /// port may be another's: then `None`.
+    /// Ignores changes from our socket's port from now on. `None` once the socket is closed, since
+    /// another program may get the port.
     pub(crate) fn ignore_own_writes(&mut self, port: Option<u32>) {
-        // Where it fails, our own writes cost a pass.
+        // On failure, our own writes only cost a pass.
         let _ = self.monitor.ignore_own_writes(port);
     }
 
-    /// Notes that a pass begins to read a part, or everything: what became dirty in it so far needs
-    /// no other pass. Returns what became dirty.
+    /// Records the start of a pass's read of a part, or of everything. Objects that are dirty in it
+    /// so far need no other pass. Returns the dirty objects.
     pub(crate) fn begin_read(&mut self, part: Option<&DirtyPart>) -> DirtySet {
         if self.drain_monitor().is_err() {
-            // The driver gets the error itself.
+            // The driver receives the error itself.
             return DirtySet::everything();
         }
         let dirty = self.monitor.take_dirty();
@@ -91,7 +91,7 @@ impl Events {
         dirty
     }
 
-    /// Makes sure that changes of what a pass is to read are reported from before the read.
+    /// Ensures that changes to the objects of a coming read are reported from before the read.
     pub(crate) fn cover(&mut self, kinds: Kinds, protocol: u8) {
         if let Some(scope) = &self.scope
             && (scope.protocol != protocol || has_more(scope.kinds, kinds))
@@ -100,11 +100,11 @@ impl Events {
         }
     }
 
-    /// Sets what is to be reported from now on, as of the read that has just been. Unless the pass
-    /// was quiet, whatever happens may be what an undone op waits for. Returns false if that is not
-    /// what is reported: the kernel does not take the filter.
+    /// Sets the changes to report from now on, based on the last read. After a pass that was not
+    /// quiet everything is reported, since an undone op may wait for any change. Returns false if
+    /// the kernel refuses the filter.
     pub(crate) fn set_scope(&mut self, quiet: WatchScope, is_quiet: bool) -> bool {
-        // If there is no scope, everything was reported so far.
+        // Without a scope, everything was reported so far.
         let is_unreported = self.scope.as_ref().is_some_and(|before| {
             grows(&before.devices, &quiet.devices)
                 || grows(&before.route_devices, &quiet.route_devices)
@@ -122,15 +122,15 @@ impl Events {
         }
         let is_set = self.set_filter(scope);
         if is_unreported {
-            // What happened to those since the read was not reported.
+            // Changes to these since the read were not reported.
             self.unread = DirtySet::everything();
             self.deliver(Drained::Hint);
         }
         is_set
     }
 
-    /// Returns false if the kernel does not take the filter. Then the former one stays, and a pass
-    /// over everything finds the rest.
+    /// Returns false if the kernel refuses the filter. Then the former filter stays, and a full
+    /// pass finds the rest.
     fn set_filter(&mut self, scope: WatchScope) -> bool {
         let is_set = self.monitor.set_scope(scope.clone()).is_ok();
         if is_set {
@@ -155,12 +155,12 @@ impl Events {
     }
 }
 
-/// Returns true if there are kinds now that were not there before.
+/// Returns true if `now` has kinds that `before` lacks.
 fn has_more(before: Kinds, now: Kinds) -> bool {
     Kind::ALL.iter().any(|kind| now.contains(*kind) && !before.contains(*kind))
 }
 
-/// Returns true if a list names what a former one left out; `None` is a list of all.
+/// Returns true if `now` has items that `before` lacks. `None` is a list of all.
 fn grows<T: Ord>(before: &Option<BTreeSet<T>>, now: &Option<BTreeSet<T>>) -> bool {
     let lists = before.as_ref().zip(now.as_ref());
     lists.is_some_and(|(before, now)| !now.is_subset(before))

@@ -1,6 +1,6 @@
-//! What a source remembers of its own passes, for the sake of other writers: which objects it has
-//! seen declared, which are contended, which the kernel stores otherwise. Correctness needs none of
-//! it, and all of it may be lost.
+//! A source's memory of its own passes, kept for other writers' sake: which objects were declared,
+//! which are contended, and which the kernel stores differently. Correctness does not depend on it,
+//! and all of it may be lost.
 
 mod addresses;
 mod contention;
@@ -34,13 +34,13 @@ use crate::status::{StatusChanges, Undone};
 pub(crate) struct History {
     /// The desired state of the last pass.
     desired: Option<DesiredFingerprint>,
-    /// What is declared, and what was before that. Kept only where there is a grace.
+    /// The declared objects, and those declared before. Kept only with a grace.
     declared: [HashSet<ObjectId>; 2],
-    /// When an object that bears our marker and was never declared was first observed.
+    /// The time at which an object with our marker, never declared, was first observed.
     undeclared: HashMap<ObjectId, Instant>,
-    /// What the last passes left undone: that it is not in place is no loss.
+    /// Objects that earlier passes left undone. Their absence is no loss.
     undone: HashMap<ObjectId, Undone>,
-    /// Those of them that wait for an op on another object, by that object.
+    /// Undone objects that wait for an op on another object, by the latter.
     waiting: HashMap<ObjectId, HashSet<ObjectId>>,
     contention: Contention,
     delete_limit: DeleteLimit,
@@ -49,50 +49,49 @@ pub(crate) struct History {
     pub(crate) stored_otherwise: StoredOtherwise,
 }
 
-/// What a plan is reviewed by.
+/// The inputs to the review of a plan.
 pub(crate) struct Review<'a> {
     pub(crate) desired: &'a Desired,
     pub(crate) observed: &'a Observed,
     pub(crate) options: &'a Options,
-    /// What became dirty since the last pass. Given for the first plan of a pass: that one tells
-    /// what another writer has removed or overwritten since.
+    /// The objects that became dirty since the last pass. Set for the first plan of a pass, which
+    /// shows another writer's removals and overwrites since then.
     pub(crate) dirty: Option<&'a DirtySet>,
-    /// What the plan is for. It says nothing of what is not in it.
+    /// The keys that the plan covers. It says nothing about others.
     pub(crate) keys: &'a Keys,
     pub(crate) now: Instant,
 }
 
 impl History {
-    /// Returns true if the desired state is that of the last pass but for its routes.
+    /// Returns true if the desired state, except its routes, is the last pass's.
     pub(crate) fn is_same_but_routes(&self, desired: &Desired) -> bool {
         self.desired.as_ref().is_some_and(|known| known.is_same_but_routes(desired))
     }
 
-    /// Returns true if the desired state is that of the last pass.
+    /// Returns true if the desired state is the last pass's.
     pub(crate) fn is_same(&self, desired: &Desired) -> bool {
         self.desired.as_ref().is_some_and(|known| known.is_same(desired))
     }
 
-    /// Returns true if [`declare`](Self::declare) is due: there is a grace for what is not
-    /// declared.
+    /// Returns true if [`declare`](Self::declare) is due: undeclared objects have a grace.
     pub(crate) fn is_behind(&self, desired: &Desired, options: &Options) -> bool {
         !options.grace().is_zero() && !self.is_same(desired)
     }
 
-    /// Notes what is declared.
+    /// Records the declared objects.
     pub(crate) fn declare(&mut self, objects: &[Object], devices: &Devices) {
         self.declared.rotate_right(1);
         let marked = objects.iter().filter(|object| object.kind().bears_protocol());
         self.declared[0] = marked.map(|object| object_id(object, devices)).collect();
     }
 
-    /// Notes whether the caller has allowed the deletes of the pass that begins.
+    /// Records whether the caller has allowed the deletes of the pass that begins.
     pub(crate) fn allow_deletes(&mut self, is_allowed: bool) {
         self.delete_limit.allow(is_allowed);
     }
 
-    /// Reviews a plan: names its orphans, counts losses, and holds what has to wait. `is_recorded`
-    /// says whether an object is ours by the ledger: such a one is no orphan.
+    /// Reviews a plan: marks its orphans, counts losses, and holds ops that must wait.
+    /// `is_recorded` returns true for an object that is ours by the ledger, and so no orphan.
     pub(crate) fn review(
         &mut self,
         plan: &mut Plan,
@@ -119,7 +118,7 @@ impl History {
         deletes::hold_collateral(plan);
     }
 
-    /// Names the orphans of a plan, and holds those whose grace has not ended.
+    /// Marks the orphans of a plan, and holds those whose grace has not ended.
     fn review_orphans(
         &mut self,
         plan: &mut Plan,
@@ -127,7 +126,7 @@ impl History {
         is_recorded: impl Fn(&Object) -> bool,
     ) {
         let (grace, now) = (review.options.grace(), review.now);
-        // Without a grace it is not noted what is declared: only a first pass knows of orphans.
+        // Without a grace, declared objects are not recorded: only a first pass recognises orphans.
         let is_known = !grace.is_zero() || self.desired.is_none();
         let Plan { ops, devices, .. } = plan;
         for op in ops.iter_mut().filter(|_| is_known) {
@@ -152,10 +151,10 @@ impl History {
         }
     }
 
-    /// Counts what another writer has removed or overwritten, and holds what is contended.
+    /// Counts another writer's removals and overwrites, and holds contended objects.
     fn review_losses(&mut self, plan: &mut Plan, review: &Review<'_>) {
         let Review { options, now, .. } = *review;
-        // What the desired state did not have before was not lost.
+        // An object new in the desired state was not lost.
         let dirty = review.dirty.filter(|_| self.is_same(review.desired));
         if dirty.is_none() && self.contention.is_empty() {
             return;
@@ -176,7 +175,8 @@ impl History {
                 continue;
             }
             let id = object_id(&op.object, devices);
-            // What is missing and was not removed by another writer, the kernel took along.
+            // If no other writer removed a missing object, the kernel deleted it along with
+            // another.
             let is_by_another_writer = dirty.is_some_and(|dirty| {
                 !op.reason.is_missing() || dirty.removed_by_another_writer(&op.object.key())
             });
@@ -205,16 +205,16 @@ impl History {
         !self.undone.contains_key(&object_id(object, devices))
     }
 
-    /// Cancels the loss of an object: it was there all the time.
+    /// Cancels the loss of an object that existed all the time.
     pub(crate) fn cancel_loss(&mut self, object: &Object, devices: &Devices) {
         self.contention.cancel_loss(object_id(object, devices));
     }
 
-    /// Returns the objects that a pass over these keys looks at, among which are all that earlier
-    /// ones have left undone there.
+    /// Returns the objects that a pass over these keys examines, including all left undone there by
+    /// earlier passes.
     fn looked_at(&self, keys: &Keys) -> Vec<ObjectId> {
         match keys.routes() {
-            // What was left undone elsewhere can be much, and is not looked at.
+            // Many objects may be undone elsewhere; they are not examined.
             Some(routes) => routes
                 .iter()
                 .map(|key| key_id(ObjectKey::Route(*key), &Devices::default()))
@@ -228,7 +228,7 @@ impl History {
         }
     }
 
-    /// Counts the deletes that earlier passes have left undone on other keys.
+    /// Counts the deletes that earlier passes left undone on other keys.
     fn deletes_outside(&self, keys: &Keys) -> BTreeMap<Kind, usize> {
         let mut counts = BTreeMap::new();
         let mut count = |undone: &Undone, by: isize| {
@@ -243,8 +243,8 @@ impl History {
         counts
     }
 
-    /// Notes what a pass left undone on its keys, and of which kinds it has seen all. Returns the
-    /// statuses that have changed.
+    /// Records the objects left undone on a pass's keys, and the kinds it saw completely. Returns
+    /// the changed statuses.
     pub(crate) fn end_pass(
         &mut self,
         desired: &Desired,
@@ -259,7 +259,7 @@ impl History {
         let looked_at = self.looked_at(keys);
         let mut changes = StatusChanges::new();
         for id in looked_at {
-            // Where objects may be missing from what was read, none is deleted.
+            // Nothing is deleted if objects may be missing from the read.
             let deletes = self.undone.get(&id).and_then(|undone| undone.deletes);
             if let Some(kind) = deletes
                 && desired.managed().contains(kind)
@@ -280,8 +280,8 @@ impl History {
                 }
                 Some(_) => {}
                 None => {
-                    // A grace goes on until its object is gone: a delete can be held for another
-                    // reason, or fail.
+                    // A grace lasts until its object is gone, since a delete can be held for
+                    // another reason, or fail.
                     self.undeclared.remove(&id);
                     changes.push((OpKey(id), None));
                 }
@@ -291,8 +291,8 @@ impl History {
         changes
     }
 
-    /// Notes that a pass does not know how it ended, and what it may have left undone. Returns the
-    /// statuses that have changed.
+    /// Records that a pass does not know its outcome, with the objects it may have left undone.
+    /// Returns the changed statuses.
     pub(crate) fn end_unknown(&mut self, left: HashMap<ObjectId, Undone>) -> StatusChanges {
         self.desired = None;
         self.add_undone(left)
@@ -330,32 +330,31 @@ impl History {
         }
     }
 
-    /// Returns true if nothing was left undone, by the last pass or an earlier one.
+    /// Returns true if no pass left anything undone.
     pub(crate) fn is_all_done(&self) -> bool {
         self.undone.is_empty()
     }
 
-    /// Returns true if nothing was left undone but what other hosts offer, and this one cannot
+    /// Returns true if only routes offered by other hosts were left undone, which this host cannot
     /// have.
     pub(crate) fn is_done_but_declined(&self) -> bool {
         self.undone.values().all(|undone| undone.is_declined)
     }
 
-    /// Returns where something was left undone.
+    /// Returns the locations of undone objects.
     pub(crate) fn undone(&self) -> impl Iterator<Item = Location> {
         self.undone.values().map(|undone| undone.location)
     }
 
-    /// Returns true if another writer's object was in the place of an object when it was looked at
-    /// last.
+    /// Returns true if the last look found another writer's object in this object's place.
     pub(crate) fn is_in_conflict(&self, id: ObjectId) -> bool {
         self.undone
             .get(&id)
             .is_some_and(|it| matches!(it.status.condition, Condition::Conflict { .. }))
     }
 
-    /// Returns where that is which waits for an op on one of these objects, or on what waits
-    /// itself.
+    /// Returns the locations of objects that wait, directly or indirectly, for an op on one of
+    /// these.
     pub(crate) fn waiting_for(&self, objects: impl Iterator<Item = ObjectId>) -> Vec<Location> {
         let mut seen = HashSet::new();
         let mut locations = Vec::new();
@@ -371,13 +370,13 @@ impl History {
         locations
     }
 
-    /// Returns where an object is, if it was left undone.
+    /// Returns the location of an object, if it was left undone.
     pub(crate) fn undone_at(&self, id: ObjectId) -> Option<Location> {
         self.undone.get(&id).map(|undone| undone.location)
     }
 }
 
-/// Returns true if an address only has to be renewed: its lifetimes run down by themselves.
+/// Returns true if an address only needs renewal: its lifetimes run down by themselves.
 fn has_run_down(op: &Op) -> bool {
     let was = op.was();
     let (Object::Address(wanted), Some(Object::Address(was))) = (&op.object, was.as_deref()) else {
@@ -391,7 +390,7 @@ fn has_run_down(op: &Op) -> bool {
             .all(|(wanted, left)| left == wanted || *wanted != FOREVER && left < wanted)
 }
 
-/// Returns the protocol that an object bears in another writer's hands, where it is there.
+/// Returns the protocol that another writer gave an object, if the object exists.
 fn observed_protocol(op: &Op) -> Option<u8> {
     op.was().map(|was| was.protocol()).filter(|by| *by != 0)
 }

@@ -1,5 +1,5 @@
-//! The keys by which a driver names the objects of a desired state, from the values that their
-//! author has.
+//! Keys by which a driver names the objects of a desired state, made from the values that its
+//! author knows.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher as _};
@@ -12,48 +12,48 @@ use trueup_reconcile::OpKey;
 
 use crate::Options;
 
-/// The key of a link.
+/// Makes the key of a link.
 pub fn link(name: IfName) -> OpKey {
     of(ObjectKey::Link(name), None)
 }
 
-/// The key of an address: see `Address::canonical_key`.
+/// Makes the key of an address. See `Address::canonical_key`.
 pub fn address(key: &AddressKey<IfName>) -> OpKey {
     let unnamed = AddressKey::new(Dev::index(0), key.address).with_subnet(key.subnet);
     of(ObjectKey::Address(unnamed), Some(key.dev))
 }
 
-/// The key of a neighbour or of a proxy entry: see `Neighbour::canonical_key`.
+/// Makes the key of a neighbour or of a proxy entry. See `Neighbour::canonical_key`.
 pub fn neighbour(key: &NeighbourKey<IfName>) -> OpKey {
     let unnamed = NeighbourKey::new(Dev::index(0), key.dst, key.proxy);
     of(ObjectKey::Neighbour(unnamed), Some(key.dev))
 }
 
-/// The key of a route: see `Route::canonical_key`.
+/// Makes the key of a route. See `Route::canonical_key`.
 pub fn route(key: &RouteKey) -> OpKey {
     of(ObjectKey::Route(*key), None)
 }
 
-/// The key of a rule, which bears the protocol of the options.
+/// Makes the key of a rule, with the protocol from the options.
 pub fn rule(rule: &Rule, options: &Options) -> OpKey {
     let marked = rule.clone().with_protocol(options.protocol());
     of(ObjectKey::Rule(Box::new(marked.key())), None)
 }
 
-/// `key` has its device by name, where that is given, and index 0 in its place.
+/// Makes a key from an object's. `name` is its device's, if it has one; `key` then has index 0.
 fn of(key: ObjectKey, name: Option<IfName>) -> OpKey {
     OpKey(digest((key, name)))
 }
 
-/// A hash of an object's key, with its device by name. It holds from one pass to the next.
+/// A hash of an object's key, with the device by name, so that it stays the same between passes.
 pub(crate) type ObjectId = u64;
 
 pub(crate) fn object_id(object: &Object, devices: &Devices) -> ObjectId {
     key_id(object.key(), devices)
 }
 
-/// Hashes a key with its device by name: a device that is to be created has another number in each
-/// plan, and an index once it is there.
+/// Hashes a key with the device's name. A device to be created has another number in each plan, and
+/// an index once it exists.
 pub(crate) fn key_id(mut key: ObjectKey, devices: &Devices) -> ObjectId {
     let mut name = None;
     if let ObjectKey::Address(AddressKey { dev, .. })

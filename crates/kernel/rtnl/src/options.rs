@@ -1,4 +1,4 @@
-//! What proves an object ours, and what a pass does where nothing does.
+//! The options of a pass: the proof of ownership, and the treatment of foreign objects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use crate::Error;
 
 /// Options of a pass.
 ///
-/// [`Options::default`] says what they are unless set otherwise, and what that assumes.
+/// [`Options::default`] gives the defaults, and their assumptions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     protocol: u8,
@@ -27,8 +27,8 @@ pub struct Options {
     allow_deletes: Option<Allowance>,
 }
 
-/// Tells the next pass over everything that it may delete what it would hold. Two are equal if they
-/// are one.
+/// Allows the next full pass to delete the objects that it would hold. Two are equal only if they
+/// share one switch.
 #[derive(Clone, Debug)]
 struct Allowance(Arc<AtomicBool>);
 
@@ -41,13 +41,12 @@ impl PartialEq for Allowance {
 impl Eq for Allowance {}
 
 impl Options {
-    /// With another marker than [`DEFAULT_PROTOCOL`]: the protocol number that our objects bear
-    /// and that proves them ours.
+    /// Sets the marker, the protocol number of our objects, instead of [`DEFAULT_PROTOCOL`].
     ///
     /// # Errors
     ///
-    /// For 0 to 4 and 9 (unspecified, redirect, kernel, boot, static, router advertisement):
-    /// objects that bear those are made by the kernel and by hand. And for a number that is
+    /// For 0 to 4 and 9 (unspecified, redirect, kernel, boot, static, router advertisement), since
+    /// the kernel and manual commands use them. Also for a number that is
     /// [registered](Protocols::REGISTERED) for another program.
     pub fn with_protocol(self, protocol: u8) -> Result<Options, Error> {
         match Protocols::registered_name(protocol) {
@@ -56,8 +55,8 @@ impl Options {
         }
     }
 
-    /// As [`with_protocol`](Self::with_protocol), for a number that may be registered: only for the
-    /// program whose number it is.
+    /// Sets the marker like [`with_protocol`](Self::with_protocol), but accepts a registered
+    /// number. Only for the program to which it is registered.
     ///
     /// # Errors
     ///
@@ -69,9 +68,9 @@ impl Options {
         Ok(Options { protocol, ..self })
     }
 
-    /// With a proof of ownership for the objects of a kind, whatever this kernel stores. By default
-    /// it is the marker if the kernel stores one, otherwise the ledger. Links have no marker, and
-    /// nexthop objects are always proven by it.
+    /// Sets the proof of ownership for a kind, regardless of this kernel. By default it is the
+    /// marker if the kernel stores one, else the ledger. Links have no marker, and nexthop objects
+    /// always go by it.
     #[must_use]
     pub fn with_ownership(mut self, kind: Kind, ownership: Ownership) -> Options {
         self.by_marker = self.by_marker.without(kind);
@@ -83,78 +82,78 @@ impl Options {
         self
     }
 
-    /// Adopts foreign objects that are as desired: they become ours. Not the default. Objects with
-    /// a protocol that may be another agent's marker need [`Options::with_adopt_protocols`], too.
+    /// Makes foreign objects ours if they are already as desired. Off by default. Objects whose
+    /// protocol may be another agent's marker also need [`Options::with_adopt_protocols`].
     #[must_use]
     pub fn with_adopt(self, adopt: bool) -> Options {
         Options { adopt, ..self }
     }
 
-    /// Allows objects with these protocols to be adopted; none by default. Any protocol but
-    /// [`Protocols::UNMARKED`] may be the marker of an agent that still looks after its objects.
+    /// Sets the protocols whose objects may be adopted besides [`Protocols::UNMARKED`]. None by
+    /// default, since any other may be the marker of an agent that still manages its objects.
     #[must_use]
     pub fn with_adopt_protocols(self, adopt_protocols: Protocols) -> Options {
         Options { adopt_protocols, ..self }
     }
 
-    /// Replaces foreign objects on desired keys where that can be done in place. Their former state
-    /// is remembered, and restored once the keys are no longer desired. Not the default: they stay,
-    /// and the report says so.
+    /// Replaces foreign objects on desired keys if that is possible in place. Their former state is
+    /// recorded, and restored once the keys are no longer desired. Off by default: foreign objects
+    /// stay, and the report lists them as conflicts.
     #[must_use]
     pub fn with_take(self, take: bool) -> Options {
         Options { take, ..self }
     }
 
-    /// With the time for which an object is left alone that bears our marker and that this source
-    /// has not seen declared: another agent with our marker may have created it. 0 by default.
+    /// Sets the time for which an object with our marker is left alone if this source never saw it
+    /// declared: another agent with our marker may have created it. 0 by default.
     #[must_use]
     pub fn with_grace(self, grace: Duration) -> Options {
         Options { grace, ..self }
     }
 
-    /// With the number of losses to another writer within `window` from which on an object counts
-    /// as contended. Three in a minute by default.
+    /// Sets the number of losses to another writer within `window` from which an object counts as
+    /// contended. Three in a minute by default.
     #[must_use]
     pub fn with_contention(self, times: u32, window: Duration) -> Options {
         Options { contention: (times, window), ..self }
     }
 
-    /// With the part of the namespace that this agent speaks for; all of it by default. Objects
-    /// outside are another writer's, whatever they bear.
+    /// Limits the agent to a part of the namespace. All of it by default. Objects outside are
+    /// another writer's, even with our marker.
     #[must_use]
     pub fn with_domain(self, domain: impl Into<Arc<Domain>>) -> Options {
         Options { domain: domain.into(), ..self }
     }
 
-    /// Refuses the whole desired state if one object names a device that neither exists nor is
-    /// declared. By default such an object alone is pending until the device comes.
+    /// Refuses the whole desired state if an object names a device that neither exists nor is
+    /// declared. By default only that object is pending until the device appears.
     #[must_use]
     pub fn with_strict(self, strict: bool) -> Options {
         Options { strict, ..self }
     }
 
     /// Holds all deletes of a kind if more of its objects than this are no longer desired, until
-    /// they are few enough or [allowed](Self::with_allow_deletes). All else goes on. No limit by default.
-    /// Recreated objects do not count.
+    /// they are few enough or [allowed](Self::with_allow_deletes). Other ops go on. No limit by
+    /// default. Recreated objects do not count.
     #[must_use]
     pub fn with_max_deletes(self, max_deletes: impl Into<Option<MaxDeletes>>) -> Options {
         Options { max_deletes: max_deletes.into(), ..self }
     }
 
-    /// Sets what releases held deletes in a running loop: once it is true, the next pass over
-    /// everything deletes what it would hold, and makes it false again. A pass that is cut short
-    /// leaves the rest held.
+    /// Sets the switch that releases held deletes in a running loop. If it is true, the next full
+    /// pass deletes the objects that it would hold, and resets it to false. A pass that is cut
+    /// short leaves the rest held.
     #[must_use]
     pub fn with_allow_deletes(self, allow_deletes: Arc<AtomicBool>) -> Options {
         Options { allow_deletes: Some(Allowance(allow_deletes)), ..self }
     }
 
-    /// The marker.
+    /// Returns the protocol number of our objects.
     pub fn protocol(&self) -> u8 {
         self.protocol
     }
 
-    /// What was said of the objects of a kind.
+    /// Returns the proof set for a kind, or `None` for the default.
     pub fn ownership(&self, kind: Kind) -> Option<Ownership> {
         if self.by_marker.contains(kind) {
             Some(Ownership::Marker)
@@ -165,12 +164,12 @@ impl Options {
         }
     }
 
-    /// Returns true if foreign objects as desired are adopted.
+    /// Returns true if foreign objects that are as desired are adopted.
     pub fn adopt(&self) -> bool {
         self.adopt
     }
 
-    /// The protocols of other agents whose objects may be adopted.
+    /// Returns the protocols of other agents whose objects may be adopted.
     pub fn adopt_protocols(&self) -> Protocols {
         self.adopt_protocols
     }
@@ -180,46 +179,46 @@ impl Options {
         self.take
     }
 
-    /// How long an orphan is left alone.
+    /// Returns the time for which an orphan is left alone.
     pub fn grace(&self) -> Duration {
         self.grace
     }
 
-    /// The number of losses from which on an object counts as contended, and the time within which
-    /// they count.
+    /// Returns the number of losses from which an object counts as contended, and the window in
+    /// which they count.
     pub fn contention(&self) -> (u32, Duration) {
         self.contention
     }
 
-    /// The most objects of a kind that a pass deletes as no longer desired.
+    /// Returns the limit on undesired objects of a kind that a pass may delete, or `None` for no
+    /// limit.
     pub fn max_deletes(&self) -> Option<MaxDeletes> {
         self.max_deletes
     }
 
-    /// Returns true if the caller has allowed the deletes of the pass that asks.
+    /// Returns true, once, if the caller has allowed the deletes of this pass.
     pub(crate) fn take_allowance(&self) -> bool {
         self.allow_deletes.as_ref().is_some_and(|it| it.0.swap(false, Ordering::Relaxed))
     }
 
-    /// Returns true if one missing device is an error of the whole desired state.
+    /// Returns true if one missing device makes the whole desired state an error.
     pub fn strict(&self) -> bool {
         self.strict
     }
 
-    /// The part of the namespace that this agent speaks for.
+    /// Returns the part of the namespace that this agent manages.
     pub fn domain(&self) -> &Arc<Domain> {
         &self.domain
     }
 }
 
 impl Default for Options {
-    /// Assumes that one agent alone uses a marker in a namespace, and declares all that is to be
-    /// there of its own: what else bears that marker is an orphan of an earlier run, and is
-    /// deleted.
+    /// Assumes that only one agent uses a marker in a namespace, and declares all of its objects
+    /// there. Any other object with the marker is an orphan of an earlier run, and is deleted.
     ///
-    /// Where several agents, or several short runs of one, share a namespace, each needs a marker
-    /// of its own ([`with_protocol`](Options::with_protocol)), or a ledger of its own and
-    /// [`Ownership::Ledger`] for each kind ([`with_ownership`](Options::with_ownership)).
+    /// If several agents, or several short runs of one, share a namespace, give each its own marker
+    /// ([`with_protocol`](Options::with_protocol)), or its own ledger and [`Ownership::Ledger`] for
+    /// each kind ([`with_ownership`](Options::with_ownership)).
     fn default() -> Options {
         Options {
             protocol: DEFAULT_PROTOCOL,

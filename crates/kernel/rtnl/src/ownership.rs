@@ -1,4 +1,4 @@
-//! Whose an object is: what proves it, and the records of the ledger.
+//! The ownership of objects: its proof, and the ledger's records.
 
 pub(crate) mod intents;
 pub(crate) mod ledger_view;
@@ -13,29 +13,28 @@ use trueup_reconcile::LedgerScope;
 
 use crate::{Error, Options, Ownership};
 
-/// Returns the scope of the ledgers of `namespace`: its cookie, and the id of this boot.
+/// Returns the scope of a namespace's ledgers: its cookie, and the id of this boot.
 ///
 /// A journal opens a ledger by a name and this scope:
-/// `journal.ledger("agent", &ledger_scope(&namespace)?)`. Each name in a scope is a ledger of its
-/// own. A namespace that is made again, and one after a reboot, has another scope, under which
-/// nothing is owned yet.
+/// `journal.ledger("agent", &ledger_scope(&namespace)?)`. Each name in a scope is its own ledger. A
+/// recreated namespace, or any after a reboot, has another scope, in which no object is ours yet.
 ///
 /// # Errors
 ///
-/// When the namespace cannot be opened, or the cookie (Linux 5.14) or the boot's id cannot be read.
+/// If the namespace cannot be opened, or the cookie (Linux 5.14) or the boot's id cannot be read.
 pub fn ledger_scope(namespace: &Namespace) -> Result<LedgerScope, Error> {
     Ok(ledger_scope_of(namespace.cookie()?, boot_id()?))
 }
 
-/// Returns what [`ledger_scope`] does, for a namespace by its cookie and a boot by its id.
+/// Like [`ledger_scope`], with the namespace's cookie and the boot's id as given.
 pub fn ledger_scope_of(cookie: u64, boot_id: impl Into<String>) -> LedgerScope {
     LedgerScope::new(cookie.to_string(), boot_id)
 }
 
-/// Returns what proves objects to be ours, on a kernel that stores no protocol on some kinds.
+/// Returns the policy for a kernel that stores no protocol on the `unstored` kinds.
 pub(crate) fn policy(unstored: Kinds, options: &Options) -> Result<Policy, Error> {
     let mut by_ledger = unstored;
-    // Of nexthop objects it is the marker: every kernel that has them keeps it.
+    // Nexthop objects always go by the marker, which every kernel that has them stores.
     for kind in Kind::DECLARED {
         match options.ownership(kind) {
             Some(Ownership::Ledger) => by_ledger = by_ledger.with(kind),

@@ -1,8 +1,8 @@
 //! A pass over a network namespace, in four stages: observe, plan, apply, verify.
 //!
-//! [`Pass::run`] is the pass from beginning to end. How it goes about its work is its [`Mode`],
-//! decided beforehand. It becomes a [wider](Pass::widen) one if what was observed or planned shows
-//! that it has to.
+//! [`Pass::run`] is the whole pass. Its [`Mode`], decided beforehand, sets how it works. If the
+//! observation or the plan shows that the mode is too narrow, the pass switches to a
+//! [wider](Pass::widen) one.
 
 mod apply;
 pub(crate) mod baseline;
@@ -39,37 +39,37 @@ use crate::{Error, Options};
 pub(crate) use observe::require_all_links;
 pub(crate) use plan::PassPlan;
 
-/// What was read on the keys of a pass, and what follows from it.
+/// The objects read on a pass's keys, and the facts derived from them.
 #[derive(Debug, Default)]
 pub(crate) struct Observation {
     pub(crate) snapshot: Snapshot,
-    /// What of it is ours by the ledger.
+    /// The observed objects that are ours by the ledger.
     owned: Owned,
-    /// The devices and the desired routes, once they are resolved.
+    /// The devices and the desired routes, once resolved.
     names: Option<Resolution>,
-    /// The devices have to be resolved anew.
+    /// True if the devices must be resolved anew.
     are_devices_stale: bool,
-    /// A route has to move to a nexthop object that is not known, or may point at one that is there
-    /// at last, which only a pass over everything can do.
+    /// True if a route must move to an unknown nexthop object, or may point at one that has
+    /// appeared. Only a full pass can do that.
     moves_routes: bool,
-    /// A new route is appended before the former one is deleted, once that is decided.
+    /// True if new routes are appended before former ones are deleted. `None` until decided.
     appends_then_deletes: Option<bool>,
-    /// The rest of the desired routes, if those in sync were dropped as they arrived.
+    /// The desired routes out of sync, if those in sync were dropped as they arrived.
     out_of_sync: Option<OutOfSync>,
     /// The foreign routes on desired keys that were read along with ours.
     foreign: ForeignKeys,
 }
 
-/// What is left of desired routes if those in sync were dropped as they arrived.
+/// The desired routes that remain after those in sync were dropped as they arrived.
 #[derive(Debug)]
 struct OutOfSync {
-    /// The desired routes that are not in sync; `None` if that is all of them, which can be many.
+    /// The desired routes out of sync. `None` if all are, since they can be many.
     routes: Option<Routes>,
-    /// What the routes depend on that were dropped.
+    /// The dependencies of the dropped routes.
     dependencies: RouteDependencies,
 }
 
-/// A pass, and what is ours in it.
+/// A pass, with the objects that are ours in it.
 pub(crate) struct Pass<'a> {
     pub(crate) observer: &'a mut Observer,
     pub(crate) desired: &'a Desired,
@@ -77,25 +77,25 @@ pub(crate) struct Pass<'a> {
     pub(crate) policy: Policy,
     facts: Facts,
     mode: Mode,
-    /// What is desired on the keys of the mode.
+    /// The desired objects on the mode's keys.
     wanted: Cow<'a, Desired>,
-    /// What the last pass found.
+    /// The result of the last pass.
     baseline: Option<Baseline>,
-    /// The records of the ledger on the keys.
+    /// The ledger's records on the keys.
     pub(crate) ledger_view: LedgerView,
-    /// Routes of ours that do not bear the marker.
+    /// Our routes without the marker.
     unmarked: BTreeSet<RouteKey>,
     foreign: ForeignKeys,
-    /// What the ledger is yet to commit.
+    /// Outcomes that the ledger has yet to commit.
     uncommitted: Records,
-    /// Why a ledger or the namespace could not be used, if so.
+    /// The reason why the ledger or the namespace could not be used.
     trouble: Option<String>,
     limits: PassLimits<'a>,
-    /// The number of ops that may yet be carried out.
+    /// The number of ops that may still be carried out.
     ops_left: u64,
-    /// The events that are to say nothing of this pass.
+    /// The events, which are to ignore this pass.
     events: Option<&'a mut Events>,
-    /// The links of the last observation, which the next one may go on with.
+    /// The links of the last observation, for the next one to reuse.
     known_links: Option<KnownLinks>,
 }
 
@@ -131,7 +131,7 @@ impl<'a> Pass<'a> {
         })
     }
 
-    /// With what a subscription has reported, and what the last pass found.
+    /// Adds the subscription's reports, and the last pass's result.
     pub(crate) fn subscribed(
         mut self,
         events: Option<&'a mut Events>,
@@ -178,7 +178,7 @@ impl<'a> Pass<'a> {
         let mut rounds = Rounds::default();
         while rounds.has_due(&next.plan) && !self.is_exceeded_by(&next) {
             if next.plan.ops.iter().all(|op| op.hold.is_some()) {
-                // Nothing is sent, so what was read still holds.
+                // No op is sent, so the read stays valid.
                 let plan = rounds.untried(next.plan.clone());
                 let held = self.apply(history, plan, Kinds::NONE, Verify::Read, ledger);
                 rounds.done.push(held.round);
@@ -188,13 +188,13 @@ impl<'a> Pass<'a> {
             let PassPlan { plan, mut seen } = next;
             let verify = self.verification(&plan, &rounds, &seen);
             let plan = rounds.untried(plan);
-            // If nothing was read and a route is refused, what is there is not known.
+            // If nothing was read and a route is refused, the state of its key is unknown.
             let is_known = self.mode.read == Read::Nothing;
             let complete = if is_known { Kinds::NONE } else { seen.snapshot.observed.complete };
             let before = if verify == Verify::Echo {
                 Some(seen)
             } else {
-                // What was observed can be large, and another observation takes its place.
+                // An observation can be large. Drop it before the next.
                 self.keep_links(&mut seen.snapshot.observed);
                 drop(seen);
                 None
@@ -217,8 +217,8 @@ impl<'a> Pass<'a> {
             next = match self.verify(history, &mut applied, before) {
                 Ok(next) => next,
                 Err(error) => {
-                    // The report has what was changed. What was intended stays open: the next pass
-                    // finds out what became of it.
+                    // The report contains the changes. The intents stay open, and the next pass
+                    // finds out their results.
                     self.trouble.get_or_insert(error.to_string());
                     rounds.done.push(applied.round);
                     let (mut report, baseline) =
@@ -235,7 +235,7 @@ impl<'a> Pass<'a> {
                     history.cancel_loss(&object, &round.plan.devices);
                 }
                 if self.mode.conflicts == Conflicts::BeforeWrite {
-                    // The verification has checked.
+                    // The verification has checked these.
                     overwritten.extend(self.overwritten(history, &next.plan));
                 }
             }
@@ -251,8 +251,8 @@ impl<'a> Pass<'a> {
         Ok(self.conclude(history, rounds, Some(next), overwritten, ledger))
     }
 
-    /// Observes everything and plans, without a change of the kernel or the ledger. What the
-    /// driver does not want tried is held.
+    /// Observes everything and plans, without changing the kernel or the ledger. Ops that the
+    /// driver does not want tried are held.
     pub(crate) fn dry_run(
         &mut self,
         history: &mut History,
@@ -267,7 +267,7 @@ impl<'a> Pass<'a> {
         Ok(next)
     }
 
-    /// Plans from an observation, to which it adds the foreign objects that a first plan concerns.
+    /// Plans from an observation, after adding the foreign objects that a first plan concerns.
     fn plan_completely(
         &mut self,
         history: &History,
@@ -276,7 +276,7 @@ impl<'a> Pass<'a> {
         let mut plan = self.plan(&mut seen)?;
         let foreign = self.concerned(history, &plan, &seen);
         if !foreign.is_empty() && self.observe_foreign(foreign, &mut seen)? {
-            // A plan can be large: the old one goes first.
+            // A plan can be large: drop the old one first.
             drop(plan);
             plan = self.plan(&mut seen)?;
         }
@@ -286,11 +286,11 @@ impl<'a> Pass<'a> {
         Ok(PassPlan { plan, seen })
     }
 
-    /// Closes open intents by what is there, and notes what of that is ours. `refused` are keys
-    /// that another writer had by the time of our write.
+    /// Closes open intents by the observation, and records the objects that are ours. `refused`
+    /// lists keys that another writer had taken by the time of our write.
     fn close_intents(&mut self, seen: &mut Observation, refused: &BTreeSet<RecordKey>) -> Records {
         let (observed, view) = (&seen.snapshot.observed, &mut self.ledger_view);
-        // What was not read answers nothing.
+        // Unread keys answer nothing.
         let closed = if self.mode.read == Read::Nothing {
             Records::new()
         } else {
@@ -298,13 +298,13 @@ impl<'a> Pass<'a> {
         };
         seen.owned = view.owned(observed);
         if !closed.is_empty() {
-            // A link that is ours by now may have to be recreated.
+            // A link that has become ours may need to be recreated.
             seen.are_devices_stale = true;
         }
         closed
     }
 
-    /// Goes on in the next wider mode.
+    /// Switches to the next wider mode.
     fn widen(&mut self, ledger: &dyn Ledger) -> Result<(), Error> {
         self.set_wider_mode();
         if self.is_over_everything() {
@@ -326,26 +326,26 @@ impl<'a> Pass<'a> {
 
     /// Returns true if the first plan can be carried out in this mode.
     fn is_sufficient_for(&self, next: &PassPlan) -> bool {
-        // Without an op nothing is read.
+        // Without an op, nothing is read.
         let is_doubtful = self.mode.read == Read::Nothing
             && self.mode.verify == Verify::Read
             && next.plan.ops.is_empty();
         !is_doubtful && !self.is_exceeded_by(next)
     }
 
-    /// Returns true if a plan has consequences beyond the keys.
+    /// Returns true if a plan affects objects beyond the keys.
     fn is_exceeded_by(&self, next: &PassPlan) -> bool {
         !self.is_over_everything()
             && (next.seen.moves_routes || crate::dirty_part::exceeds_part(&next.plan))
     }
 
-    /// The tracker, if it knows at which nexthop objects the routes point.
+    /// Returns the tracker, if it knows the routes' nexthop objects.
     fn assigned(&self) -> Option<&Tracker> {
         self.baseline.as_ref()?.tracker.as_ref().filter(|tracker| tracker.has_objects())
     }
 
-    /// Returns for how long an op is not tried, because it failed before. If another writer's object
-    /// was in its place until now, it is not that failure that it waited for.
+    /// Returns the time until an op that failed is retried. `None` if another writer's object was
+    /// in its place until now: then the failure has another cause.
     fn backoff(&self, history: &History, op: &Op, devices: &Devices) -> Option<Duration> {
         if !self.limits.has_backoff() {
             return None;

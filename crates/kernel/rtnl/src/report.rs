@@ -12,8 +12,8 @@ use trueup_reconcile::{EventCoverage, OpKey, ReportedOp, Status};
 use crate::round::{OpOutcome, Round};
 use crate::status::StatusChanges;
 
-/// The report of a pass. It has exactly one outcome of each op. If an op was refused or not sent,
-/// and its object is still as desired, it is left out.
+/// The result of a pass. It has exactly one outcome for each op. An op that was refused or not sent
+/// is left out if its object is still as desired.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     pub(crate) converged: bool,
@@ -23,29 +23,29 @@ pub struct Report {
     pub(crate) notices: Vec<Notice>,
     pub(crate) doubts: Vec<Incomplete>,
     pub(crate) trouble: Option<String>,
-    /// Whether the last change was followed by an observation.
+    /// True if an observation followed the last change.
     pub(crate) seen: bool,
     pub(crate) adopted: Vec<Object>,
     pub(crate) overwritten: Vec<Object>,
     pub(crate) statuses: StatusChanges,
-    /// Whether the subscription reports what changes in the namespace from now on.
+    /// True if the subscription reports changes in the namespace from now on.
     pub(crate) is_covered: bool,
     pub(crate) requeue_after: Option<Duration>,
 }
 
 impl Report {
-    /// Every op of the pass, in the order in which they were due.
+    /// Returns every op of the pass, in the order in which they were due.
     pub fn ops(&self) -> impl Iterator<Item = OpOutcome<'_>> {
         self.rounds.iter().flat_map(Round::ops)
     }
 
-    /// The ops that were carried out.
+    /// Returns the ops that were carried out.
     pub fn applied(&self) -> impl Iterator<Item = OpOutcome<'_>> {
         self.ops().filter(|done| done.outcome.is_applied())
     }
 
-    /// The ops that were refused, or whose answer was lost, and why. If there is one, the pass has
-    /// not converged. What is only offered is [declined](Self::declined).
+    /// Returns the ops that were refused, or whose answer was lost, with the failure. If there is
+    /// one, the pass has not converged. Refused offers are [declined](Self::declined).
     pub fn failed(&self) -> impl Iterator<Item = (OpOutcome<'_>, &Failure)> {
         self.ops().filter_map(|done| match done.outcome {
             Outcome::Failed(failure) => Some((done, &**failure)),
@@ -53,8 +53,8 @@ impl Report {
         })
     }
 
-    /// The ops that the kernel refused on routes which other hosts only offer ([`Routes::offer`]).
-    /// The pass converges despite them.
+    /// Returns the ops that the kernel refused on routes offered by other hosts
+    /// ([`Routes::offer`]). The pass converges despite them.
     ///
     /// [`Routes::offer`]: trueup_net::Routes::offer
     pub fn declined(&self) -> impl Iterator<Item = (OpOutcome<'_>, &Failure)> {
@@ -64,23 +64,23 @@ impl Report {
         })
     }
 
-    /// The ops that were not tried, and why.
+    /// Returns the ops that were not tried, with the reason.
     pub fn pending(&self) -> impl Iterator<Item = (OpOutcome<'_>, &Pending)> {
         self.ops().filter_map(|done| Some((done, done.outcome.pending()?)))
     }
 
-    /// Foreign objects on desired keys, as of the last observation.
+    /// Returns foreign objects on desired keys, from the last observation.
     pub fn conflicts(&self) -> &[Conflict] {
         &self.conflicts
     }
 
-    /// The devices that [`conflicts`](Self::conflicts) refer to.
+    /// Returns the devices to which [`conflicts`](Self::conflicts) refer.
     pub fn devices(&self) -> &Devices {
         &self.devices
     }
 
-    /// What the author of the declaration should know and no op says: as of the last observation,
-    /// and of the objects that went along with applied ops.
+    /// Returns the facts for the declaration's author that no op shows: from the last observation,
+    /// and about objects that went along with applied ops.
     pub fn notices(&self) -> impl Iterator<Item = (&Notice, &Devices)> {
         let went = self.rounds.iter().flat_map(|round| {
             round
@@ -103,13 +103,13 @@ impl Report {
         went.chain(of_state)
     }
 
-    /// What could not be read whole in the last observation.
+    /// Returns the kinds that the last observation could not read whole, with the reasons.
     pub fn doubts(&self) -> &[Incomplete] {
         &self.doubts
     }
 
-    /// The rules of ownership that applied, each with the object (as it is now, or as it is to be)
-    /// and the devices that this refers to.
+    /// Returns the rules of ownership that applied, each with the object (as it is or is to be) and
+    /// its devices.
     pub fn findings(&self) -> impl Iterator<Item = (OwnershipRule, &Object, &Devices)> {
         let of_ops = self.ops().filter_map(|OpOutcome { op, outcome, devices, .. }| {
             let applied = outcome.is_applied();
@@ -135,7 +135,8 @@ impl Report {
             .chain(of_ops)
     }
 
-    /// Why the pass could not read after its last change, or not record what is ours, if so.
+    /// Returns the reason why the pass could not read after its last change, or not record our
+    /// objects.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
@@ -164,8 +165,8 @@ impl trueup_reconcile::Report for Report {
         self.pending().any(|(_, why)| *why == Pending::Cut)
     }
 
-    /// Returns true if all was read after the last change. If not, ops may be due that are not in
-    /// the report. A ledger that could not be written does not matter.
+    /// Returns true if all was read after the last change. If false, ops may be due that the report
+    /// lacks. A failure to write the ledger does not matter.
     fn is_seen_whole(&self) -> bool {
         self.seen && self.doubts.is_empty()
     }
@@ -182,8 +183,8 @@ impl trueup_reconcile::Report for Report {
         left.chain(pending).chain(self.requeue_after).min()
     }
 
-    /// No event reports that the namespace is gone, or that another has its name. A dirty pass
-    /// does.
+    /// No event reports that the namespace is gone or another has its name. A pass over dirty
+    /// objects does.
     fn coverage(&self) -> EventCoverage {
         if self.is_covered { EventCoverage::Part } else { EventCoverage::Nothing }
     }
@@ -195,36 +196,36 @@ impl trueup_reconcile::Report for Report {
     }
 }
 
-/// The rules of ownership.
+/// The rules of ownership that a pass applied to objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OwnershipRule {
-    /// A foreign object that was as desired is ours from now on.
+    /// A foreign object as desired is ours from now on.
     Adopted,
-    /// It overrides a foreign object, whose former value is recorded.
+    /// A foreign object is overridden, and its former value recorded.
     Overridden,
-    /// It was overridden, is no longer desired, and is again what it was.
+    /// An overridden object is no longer desired, and is in its former state again.
     Restored,
-    /// It was ours, and another writer has rewritten it: it is not ours to delete any more.
+    /// Another writer has rewritten an object of ours, which is no longer ours to delete.
     Overwritten {
-        /// The protocol that it bears now.
+        /// The protocol of its new writer.
         by: u8,
     },
-    /// It bore our marker, was not known to be declared, and was deleted.
+    /// An object with our marker, not known to be declared, was deleted.
     Orphan,
-    /// It bears our marker and was never declared: it is left alone for a time.
+    /// An object with our marker, never declared, is left alone for a time.
     Grace {
-        /// For how long.
+        /// The time for which the object is still left alone.
         left: Duration,
     },
-    /// Another writer removes or rewrites it repeatedly: it is left alone for a time, longer each
-    /// time.
+    /// Another writer removes or rewrites an object repeatedly. It is left alone for a time, longer
+    /// each time.
     Contention {
         /// The number of losses within the window.
         times: u32,
-        /// The protocol that it bore in the other writer's hands, if it was observed.
+        /// The protocol that the other writer gave it, if observed.
         by: Option<u8>,
-        /// For how long.
+        /// The time for which the object is still left alone.
         left: Duration,
     },
 }

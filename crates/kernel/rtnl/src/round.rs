@@ -1,5 +1,5 @@
-//! The rounds of a pass: in each a plan was carried out, and every op of it has an outcome. What
-//! one round has tried is not tried again in the next.
+//! The rounds of a pass. Each carries out a plan, with an outcome for every op. An op tried in one
+//! round is not tried again in the next.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -8,7 +8,7 @@ use trueup_net::{Action, Devices, Hold, Kind, Object, Op, Plan, Reason};
 
 use crate::key::{ObjectId, object_id};
 
-/// How often a pass restores what its own ops took along, at most.
+/// The largest number of rounds in which a pass restores objects deleted along by its own ops.
 const MAX_ROUNDS: usize = 3;
 
 /// A plan that was carried out, and the outcome of each op.
@@ -22,17 +22,17 @@ pub(crate) struct Round {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct OpOutcome<'a> {
-    /// The op.
+    /// The op, with its reason and hold.
     pub op: &'a Op,
-    /// What became of it.
+    /// Applied, failed, or pending with the reason.
     pub outcome: &'a Outcome,
-    /// The devices that the op refers to.
+    /// The devices to which the op refers.
     pub devices: &'a Devices,
     plan: &'a Plan,
 }
 
 impl<'a> OpOutcome<'a> {
-    /// The op that this one waits for, if it does.
+    /// Returns the op for which this one waits, or `None`.
     pub fn waits_for(&self) -> Option<&'a Op> {
         match self.outcome {
             Outcome::Pending(Pending::Own(Wait::Needs(at))) => self.plan.ops.get(*at),
@@ -46,7 +46,7 @@ impl<'a> OpOutcome<'a> {
 }
 
 impl Round {
-    /// Every op with its outcome.
+    /// Returns every op with its outcome.
     pub(crate) fn ops(&self) -> impl Iterator<Item = OpOutcome<'_>> {
         let Round { plan, outcomes } = self;
         let devices = &plan.devices;
@@ -58,13 +58,13 @@ impl Round {
         })
     }
 
-    /// Returns true if the kernel refused a create because something was on the key already.
+    /// Returns true if the kernel refused a create because the key was taken.
     pub(crate) fn has_refusal(&self) -> bool {
         self.outcomes.outcomes.iter().any(is_refusal)
     }
 
-    /// Returns the objects whose creation was refused because they were there already, as desired:
-    /// `left`, the plan after this round, asks nothing more of them.
+    /// Returns the objects whose creation was refused because they existed already as desired:
+    /// `left`, the plan after this round, has no op on them.
     pub(crate) fn redundant_creates(&self, left: &Plan) -> Vec<Object> {
         if !self.has_refusal() {
             return Vec::new();
@@ -82,9 +82,9 @@ impl Round {
             .collect()
     }
 
-    /// Sets the outcomes of the ops that were not applied, by the last observation of the pass:
-    /// `is_left` says whether an object is not as desired. If it is, an op whose answer was lost is
-    /// applied, and one that was refused or not sent was not needed and is removed.
+    /// Sets the outcomes of ops that were not applied, by the pass's last observation. `is_left`
+    /// returns true for an object that is not as desired. If it is as desired, an op whose answer
+    /// was lost counts as applied, and one that was refused or not sent is removed as unneeded.
     pub(crate) fn settle(&mut self, is_left: impl Fn(&ObjectId) -> bool) {
         if self.outcomes.outcomes.iter().all(Outcome::is_applied) {
             return;
@@ -100,7 +100,7 @@ impl Round {
         });
     }
 
-    /// Turns refusals on objects that other hosts only offer into what is no failure.
+    /// Turns refusals on objects that other hosts offer into declined ones.
     pub(crate) fn decline(&mut self, is_declined: impl Fn(&ObjectId) -> bool) {
         let Round { plan, outcomes } = self;
         for (op, outcome) in plan.ops.iter().zip(&mut outcomes.outcomes) {
@@ -112,8 +112,8 @@ impl Round {
         }
     }
 
-    /// Keeps some of the ops. One that waits for an op that is not kept can be made by now, and is
-    /// for the next pass.
+    /// Keeps some of the ops. One that waits for a removed op has become possible, and is left to
+    /// the next pass.
     pub(crate) fn retain(&mut self, keep: impl Fn(&Op, &Devices, &Outcome) -> bool) {
         let Round { plan, outcomes } = self;
         let outcomes = &mut outcomes.outcomes;
@@ -126,7 +126,7 @@ impl Round {
         if kept.iter().all(|kept| *kept) {
             return;
         }
-        // An op that waits for another names it by its position.
+        // An op that waits for another names its position.
         let mut next = 0..;
         let places: Vec<Option<usize>> =
             kept.iter().map(|kept| kept.then(|| next.next()).flatten()).collect();
@@ -147,14 +147,14 @@ impl Round {
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
     pub(crate) done: Vec<Round>,
-    /// Ops that failed or wait, and objects that were recreated: they are not tried again.
+    /// Ops that failed or wait, and recreated objects. They are not tried again.
     tried: HashSet<OpId>,
-    /// Those of them that lacked something: they are tried again beside a link or an address, such
-    /// as one that the kernel took along with a change before.
+    /// Ops among them that lacked an object. They are retried together with a link or an address,
+    /// for instance one that an earlier change deleted along.
     lacking: HashSet<OpId>,
 }
 
-/// What is done, and to which object.
+/// An op's action and object.
 type OpId = (Action, ObjectId);
 
 fn op_id(op: &Op, devices: &Devices) -> OpId {
@@ -162,12 +162,12 @@ fn op_id(op: &Op, devices: &Devices) -> OpId {
 }
 
 impl Rounds {
-    /// Returns true if a plan has ops that have not been tried, and another round is allowed.
+    /// Returns true if a plan has untried ops, and another round is allowed.
     pub(crate) fn has_due(&self, plan: &Plan) -> bool {
         self.done.len() < MAX_ROUNDS && !plan.ops.iter().all(self.is_tried(plan))
     }
 
-    /// Returns true of the ops of a plan that are not tried again.
+    /// Returns a test for the ops of a plan that are not tried again.
     fn is_tried<'a>(&'a self, plan: &'a Plan) -> impl Fn(&Op) -> bool + 'a {
         let is_ground_brought = !self.lacking.is_empty()
             && plan.ops.iter().any(|op| {
@@ -182,7 +182,7 @@ impl Rounds {
         }
     }
 
-    /// Returns the part of a plan that has not been tried.
+    /// Returns the untried part of a plan.
     pub(crate) fn untried(&self, plan: Plan) -> Plan {
         if self.tried.is_empty() {
             return plan;
@@ -191,12 +191,12 @@ impl Rounds {
         let mut each = tried.into_iter();
         plan.retain(|op| {
             !each.next().unwrap_or_default()
-                // What points at a nexthop object may be among what was not done.
+                // Objects that point at a nexthop object may be among the failed ones.
                 && (op.action, op.object.kind()) != (Action::Delete, Kind::Nexthop)
         })
     }
 
-    /// Notes the ops of a round that are not to be tried again.
+    /// Records the ops of a round that are not to be retried.
     pub(crate) fn note(&mut self, round: &Round) {
         let Round { plan, outcomes } = round;
         for (op, outcome) in plan.ops.iter().zip(&outcomes.outcomes) {
@@ -210,8 +210,8 @@ impl Rounds {
         }
     }
 
-    /// Ends a round. What `left` holds because the kernel stores it otherwise is not tried again.
-    /// What was tried again has the outcome of that.
+    /// Ends a round. Ops held in `left` because the kernel stores their object differently are not
+    /// retried. A retried op has the outcome of its retry.
     pub(crate) fn end(&mut self, round: Round, left: &Plan) {
         if !self.lacking.is_empty() {
             let Plan { ops, devices, .. } = &round.plan;
@@ -246,7 +246,7 @@ fn is_refusal(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed(failure) if failure.class == ErrorClass::Conflict)
 }
 
-/// Returns true if an op failed, or waits, for want of another object.
+/// Returns true if an op failed, or waits, for lack of another object.
 fn lacks(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Failed(failure) | Outcome::Declined(failure) => {

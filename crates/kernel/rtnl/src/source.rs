@@ -1,4 +1,4 @@
-//! The rtnetlink source: what it keeps between passes.
+//! The rtnetlink source, with its state between passes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -25,12 +25,12 @@ use crate::{Error, ErrorKind, Options, Report};
 
 /// The rtnetlink source.
 ///
-/// Correctness needs nothing of what it keeps between passes. That is for other writers' sake (see
-/// [`Options::with_grace`] and [`Options::with_contention`]), and lets a pass read no more than
-/// what is dirty.
+/// Correctness does not depend on its state between passes. The state serves other writers (see
+/// [`Options::with_grace`] and [`Options::with_contention`]), and lets a pass read only dirty
+/// objects.
 ///
-/// A subscription keeps the sockets and binds the source to its namespace. Once that is gone, or
-/// another bears its name, a pass ends with [`ErrorKind::Ended`](crate::ErrorKind::Ended) and
+/// A subscription keeps the sockets and binds the source to its namespace. If the namespace is gone
+/// or another has its name, a pass ends with [`ErrorKind::Ended`](crate::ErrorKind::Ended) and
 /// changes nothing.
 pub struct Rtnl {
     clock: Box<dyn Fn() -> Instant + Send + Sync>,
@@ -39,19 +39,19 @@ pub struct Rtnl {
     connection: Option<Connection>,
     /// Its events, while subscribed.
     events: Option<Events>,
-    /// What the last pass found, unless it failed.
+    /// The result of the last pass, unless it failed.
     baseline: Option<Baseline>,
     /// The desired state that a driver last asked about.
     asked: DesiredFingerprint,
 }
 
 impl Rtnl {
-    /// Returns a source that has run no pass yet.
+    /// Makes a source that has run no pass yet.
     pub fn new() -> Rtnl {
         Rtnl::with_clock(Instant::now)
     }
 
-    /// Returns a source with a clock of the caller's, which never goes back.
+    /// Makes a source with the caller's clock, which must never go back.
     pub fn with_clock(clock: impl Fn() -> Instant + Send + Sync + 'static) -> Rtnl {
         Rtnl {
             clock: Box::new(clock),
@@ -63,13 +63,13 @@ impl Rtnl {
         }
     }
 
-    /// Returns what a pass would do now, and what was observed: all that is managed, but of foreign
-    /// routes only those that matter to the plan. Of a kind that could not be read whole nothing is
-    /// deleted. Changes nothing, neither in the kernel nor in the ledger.
+    /// Returns the plan that a pass would carry out now, and the observation. The latter has all
+    /// managed objects, but only foreign routes that matter to the plan. Nothing is deleted of a
+    /// kind that could not be read whole. Changes neither the kernel nor the ledger.
     ///
     /// # Errors
     ///
-    /// As [`Source::reconcile`].
+    /// The same as [`Source::reconcile`].
     pub fn plan(
         &self,
         scope: &Namespace,
@@ -84,16 +84,16 @@ impl Rtnl {
         Ok((next.plan, next.seen.snapshot))
     }
 
-    /// Explains the objects that `query` asks about: what the kernel holds, whose it is and by what
-    /// proof, what is desired, and what a pass would do. Without a desired state nothing is
-    /// managed. Changes nothing, neither in the kernel nor in the ledger.
+    /// Explains the objects in `query`: their state in the kernel, their owner with the proof,
+    /// their declaration, and the next pass's ops on them. Without a desired state nothing is
+    /// managed. Changes neither the kernel nor the ledger.
     ///
-    /// A source that has run passes knows what these found contended, stored otherwise, or in its
-    /// grace. That of a running loop is asked by [`why_within`](Self::why_within).
+    /// A source that has run passes knows which objects are contended, stored differently, or in
+    /// their grace. To ask the source of a running loop, use [`why_within`](Self::why_within).
     ///
     /// # Errors
     ///
-    /// As [`plan`](Self::plan).
+    /// The same as [`plan`](Self::plan).
     pub fn why(
         &self,
         scope: &Namespace,
@@ -105,13 +105,13 @@ impl Rtnl {
         self.why_within(scope, desired, ledger, options, query, &PassLimits::default())
     }
 
-    /// As [`why`](Self::why), of a pass within a driver's limits: of these the backoff counts. It
-    /// is for a question to a running loop, with all that such a question sees.
+    /// Like [`why`](Self::why), for a pass within a driver's limits, of which the backoff counts.
+    /// Use it to ask a running loop, with its whole state.
     ///
     /// # Errors
     ///
-    /// As [`plan`](Self::plan). [`ErrorKind::Ended`](crate::ErrorKind::Ended) if the namespace is
-    /// not that of the subscription.
+    /// The same as [`plan`](Self::plan). Also [`ErrorKind::Ended`](crate::ErrorKind::Ended) if the
+    /// namespace is not the subscription's.
     pub fn why_within(
         &self,
         scope: &Namespace,
@@ -128,7 +128,7 @@ impl Rtnl {
         why::explain(pass, next, query)
     }
 
-    /// Runs a pass up to its first plan. Its policy is also for objects of the kinds in `more`.
+    /// Runs a pass up to its first plan. The policy also covers the kinds in `more`.
     fn dry_run<'a>(
         &self,
         connection: &'a mut Connection,
@@ -150,7 +150,7 @@ impl Rtnl {
         Ok((pass, next))
     }
 
-    /// Opens sockets in the namespace, which has to be that of the subscription, if there is one.
+    /// Opens sockets in the namespace. If there is a subscription, it must be the subscription's.
     fn open(&self, scope: &Namespace, desired: &Desired) -> Result<Connection, Error> {
         let pinned = scope.pinned().map_err(|error| self.open_error(error))?;
         self.require_bound(scope, &pinned)?;
@@ -161,7 +161,7 @@ impl Rtnl {
         opened.map_err(|error| self.open_error(error))
     }
 
-    /// Refuses a namespace that is not that of the subscription, if there is one.
+    /// Refuses a namespace that is not the subscription's, if there is one.
     fn require_bound(&self, scope: &Namespace, now: &Namespace) -> Result<(), Error> {
         let Some(bound) = self.bound_to() else {
             return Ok(());
@@ -172,7 +172,7 @@ impl Rtnl {
         }
     }
 
-    /// The namespace of the subscription, if there is one.
+    /// Returns the subscription's namespace, if there is one.
     fn bound_to(&self) -> Option<NamespaceId> {
         self.events.as_ref().map(Events::namespace)
     }
@@ -184,17 +184,17 @@ impl Rtnl {
         }
     }
 
-    /// Takes the sockets of the last pass, or opens others, in the namespace, which has to be that
-    /// of the subscription, if there is one.
+    /// Takes the last pass's sockets, or opens new ones, in the namespace. If there is a
+    /// subscription, it must be the subscription's.
     fn connect(&mut self, scope: &Namespace, desired: &Desired) -> Result<Connection, Error> {
         let kept = self.connection.take();
-        // Once the subscription has ended, a pass may be over another namespace.
+        // After the subscription has ended, a pass may cover another namespace.
         if let Some(kept) = kept.filter(|_| self.bound_to().is_some()) {
             self.require_bound(scope, scope)?;
             return Ok(kept);
         }
         if let Some(events) = &mut self.events {
-            // The port of a socket that is closed may be another's by now.
+            // Another program may have the closed socket's port by now.
             events.ignore_own_writes(None);
         }
         self.open(scope, desired)
@@ -225,12 +225,12 @@ impl Source for Rtnl {
 
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Report, Error> {
         let PassInput { scope: namespace, desired, ledger, options, limits } = input;
-        // If this pass fails, the next one is over everything.
+        // If this pass fails, the next one covers everything.
         let mut baseline = self.baseline.take();
         if let Some(baseline) = &mut baseline {
             baseline.follow(desired, options.protocol());
         }
-        // Without a subscription nothing is known of what happened since the last pass.
+        // Without a subscription, changes since the last pass are unknown.
         let dirty = self.events.as_mut().map_or_else(DirtySet::everything, Events::take_dirty);
         if let Some(baseline) = &mut baseline {
             baseline.note_shared(&dirty, desired);
@@ -276,7 +276,7 @@ impl Source for Rtnl {
     }
 
     fn subscribe(&mut self, scope: &Namespace, _hints: Hints) -> Subscribed<(), Error> {
-        // The old ones first: two sockets would be given each event twice.
+        // Close the old ones first, or both sockets would receive each event.
         (self.baseline, self.connection, self.events) = (None, None, None);
         match Events::open(scope) {
             Ok(events) => {

@@ -1,4 +1,4 @@
-//! The statuses of the objects that a pass has left undone.
+//! The statuses of objects left undone by a pass.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,21 +18,21 @@ use crate::round::{OpOutcome, Round};
 pub(crate) struct Undone {
     pub(crate) location: Location,
     pub(crate) status: Arc<Status>,
-    /// True if it was not tried because it failed before: its status is what that was.
+    /// True if it was not tried because it failed before. It keeps the status of that failure.
     pub(crate) is_put_off: bool,
-    /// The object whose op it waits for, if it does.
+    /// The object whose op it waits for, if any.
     pub(crate) waits_for: Option<ObjectId>,
-    /// The kind of an object that is to be deleted.
+    /// The kind of an object to be deleted.
     pub(crate) deletes: Option<Kind>,
-    /// True for a route that another host offers, and that this one cannot have: it keeps nothing
-    /// from being converged.
+    /// True for a route that another host offers and this one cannot have. It does not prevent
+    /// convergence.
     pub(crate) is_declined: bool,
 }
 
-/// The statuses that a pass has found changed; `None` for an object that has none any more.
+/// The statuses changed by a pass. `None` for an object that has none now.
 pub(crate) type StatusChanges = Vec<(OpKey, Option<Arc<Status>>)>;
-/// Returns what is left undone: the ops and conflicts of a plan that was made after these rounds.
-/// `offered` are the routes that other hosts offer.
+/// Returns the objects left undone: the ops and conflicts of a plan made after these rounds.
+/// `offered` lists the routes that other hosts offer.
 pub(crate) fn undone(
     plan: &Plan,
     rounds: &[Round],
@@ -45,7 +45,7 @@ pub(crate) fn undone(
     let mut tried: HashMap<ObjectId, OpOutcome<'_>> = HashMap::new();
     for done in rounds.iter().flat_map(Round::ops).filter(|done| !done.outcome.is_applied()) {
         let kept = tried.entry(done.object_id()).or_insert(done);
-        // Of several ops on an object, one that failed says more than those that wait for it.
+        // If an object has several ops, a failed one is more telling than those that wait for it.
         if done.outcome.failure().is_some() || kept.outcome.failure().is_none() {
             *kept = done;
         }
@@ -58,7 +58,7 @@ pub(crate) fn undone(
         });
         let is_put_off =
             done.is_some_and(|done| matches!(done.outcome, Outcome::Pending(Pending::Backoff(_))));
-        // One that was not tried in time may still be taken.
+        // An op that was not tried in time may still succeed.
         let is_refused = is_put_off || !matches!(condition, Condition::Pending { .. });
         let undone = Undone {
             is_put_off,
@@ -85,7 +85,7 @@ fn is_among(offered: &BTreeSet<RouteKey>, object: &Object) -> bool {
     matches!(object, Object::Route(route) if !offered.is_empty() && offered.contains(&route.key()))
 }
 
-/// Returns what these rounds may have left undone, if nothing could be read after them.
+/// Returns the objects that these rounds may have left undone, if nothing could be read after them.
 pub(crate) fn unknown(rounds: &[Round]) -> HashMap<ObjectId, Undone> {
     rounds
         .iter()
@@ -114,8 +114,8 @@ impl Undone {
 }
 
 impl OpOutcome<'_> {
-    /// What is the matter with the object; `None` if the op was applied. It says no times, so that
-    /// it is the same in each pass.
+    /// Returns the object's condition, or `None` if the op was applied. It contains no times, so
+    /// that it is the same in each pass.
     pub fn condition(&self) -> Option<Condition> {
         let pending = match self.outcome {
             Outcome::Applied => return None,

@@ -1,6 +1,6 @@
-//! Explains single objects: what the kernel holds, whose it is and by what proof, what is desired,
-//! and what the next pass would do. It observes and plans as a pass does, and returns data for the
-//! caller to put in words.
+//! Explains single objects: their state in the kernel, their owner with the proof, their
+//! declaration, and the next pass's ops. It observes and plans like a pass, and returns data for
+//! the caller to put in words.
 
 mod explain;
 
@@ -13,149 +13,150 @@ use trueup_observe::Incomplete;
 
 pub(crate) use explain::explain;
 
-/// Which objects are asked about. What is left open is any.
+/// The objects to explain. An open field matches any value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Query {
-    /// A link.
+    /// A link, by its name.
     Link {
-        /// Its name.
+        /// The link's name; it need not exist.
         name: IfName,
     },
-    /// Addresses.
+    /// Addresses on one device or all.
     Address {
-        /// The address itself.
+        /// The IP address, without its prefix length.
         address: IpAddr,
-        /// Its prefix length.
+        /// Its prefix length; `None` matches any.
         len: Option<u8>,
-        /// The device.
+        /// The device's name; `None` matches any.
         dev: Option<IfName>,
     },
     /// Neighbours, and proxy entries.
     Neighbour {
-        /// The IP address.
+        /// The neighbour's IP address.
         dst: IpAddr,
-        /// The device.
+        /// The device's name; `None` matches any.
         dev: Option<IfName>,
     },
-    /// Routes, of whatever source prefix.
+    /// Routes, with any source prefix.
     Route {
-        /// The destination.
+        /// The destination prefix.
         dst: Prefix,
-        /// The table.
+        /// The table's number; `None` matches any.
         table: Option<u32>,
-        /// The metric, as the kernel reports it: 1024 for an IPv6 route without one.
+        /// The metric, as the kernel reports it: 1024 for an IPv6 route without one. `None` matches
+        /// any.
         metric: Option<u32>,
-        /// The type of service.
+        /// The type of service; `None` matches any.
         tos: Option<u8>,
     },
-    /// Rules.
+    /// Rules with a priority.
     Rule {
-        /// The priority.
+        /// The place in the rules' list, lowest first.
         priority: u32,
-        /// The family.
+        /// The rule's address family; `None` matches any.
         family: Option<Family>,
     },
 }
 
-/// What there is to say.
+/// The answer to a [`Query`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// The objects that were asked about and are there, desired, or in the ledger; in key order.
+    /// The matching objects that exist, are desired, or are in the ledger, by key.
     pub objects: Vec<Explained>,
-    /// The devices that they refer to.
+    /// The devices to which they refer.
     pub devices: Devices,
-    /// Why their kind could not be read whole: then there may be more of them.
+    /// The reasons why their kind could not be read whole, so that there may be more of them.
     pub doubts: Vec<Incomplete>,
 }
 
-/// All about one key. Equal rules of different protocols count as one, as any of them satisfies the
-/// declaration.
+/// All facts about one key. Equal rules with different protocols count as one, since any of them
+/// satisfies the declaration.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Explained {
-    /// The key. The protocol of a rule in it means nothing.
+    /// The key. A rule's protocol in it has no meaning.
     pub key: ObjectKey,
-    /// What the kernel holds on it, and whose that is.
+    /// The kernel's objects on the key, with their owners.
     pub present: Vec<(Object, Whose)>,
-    /// What the ledger holds on it.
+    /// The ledger's record on the key.
     pub entry: Option<Entry>,
-    /// What is desired, and its position in the list of its kind.
+    /// The desired object, with its position in its kind's list.
     pub desired: Option<(usize, Object)>,
-    /// What the next pass would do, in its order; at least one.
+    /// The next pass's steps in order; at least one.
     pub next: Vec<Step>,
 }
 
-/// Whose an object is, and what shows it.
+/// The owner of an object, with the evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Whose {
-    /// Ours: it bears our marker, which this kernel keeps.
+    /// Ours: it has our marker, which this kernel stores.
     Marked,
-    /// Ours: it is in the ledger, and still as it was recorded. The entry says how it came there.
+    /// Ours: it is in the ledger, and still as recorded. The entry shows how it came there.
     Recorded,
-    /// The kernel's own.
+    /// The kernel made it for itself, such as the route of an address.
     Kernels,
-    /// A transient entry of the kernel, such as a resolved neighbour: no writer declared it.
+    /// A transient entry of the kernel, such as a resolved neighbour. No writer declared it.
     Passing,
-    /// Not ours any more: the ledger has another on this key, and this one took its place.
+    /// No longer ours: the ledger has another object on this key, which this one has replaced.
     Rewritten,
-    /// Foreign: it would be ours, but is outside of the domain of this agent.
+    /// Foreign: it would be ours, but is outside this agent's domain.
     OutsideDomain,
-    /// Foreign: it bears our marker, which proves nothing of it, and is not in the ledger.
+    /// Foreign: it has our marker, which proves nothing here, and is not in the ledger.
     MarkUnproven,
-    /// Foreign: it bears no marker, and is not in the ledger.
+    /// Foreign: it has no marker, and is not in the ledger.
     Unmarked,
-    /// Foreign: it bears another writer's protocol.
+    /// Foreign: it has another writer's protocol.
     Others {
-        /// The protocol.
+        /// The other writer's protocol number.
         protocol: u8,
     },
 }
 
-/// What the ledger holds on a key.
+/// The ledger's record on a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// As it was last observed while ours; of an open intent, as it is to be.
+    /// The object as last observed while ours. For an open intent, as it is to be.
     pub object: Object,
-    /// How it became ours.
+    /// The way in which it became ours.
     pub origin: Origin,
     /// The former object, if it was overridden. It is restored once the key is no longer desired.
     pub former: Option<Object>,
-    /// True if a pass began something there, and what became of it is not known.
+    /// True if a pass began a change there with unknown outcome.
     pub is_open: bool,
 }
 
-/// How an object became ours, as far as the ledger shows.
+/// The way in which an object became ours, as far as the ledger shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
     /// trueup created it.
     Made,
-    /// It was there as desired, and adopted.
+    /// It existed as desired, and was adopted.
     Adopted,
     /// It overrides another writer's object.
     Overridden,
-    /// Created or adopted: where the kernel stores no protocol, they look alike.
+    /// Created or adopted: they look alike if the kernel stores no protocol.
     MadeOrAdopted,
 }
 
-/// What the next pass would do.
+/// A step of the next pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// This op, which says why it is there, and what holds it.
+    /// Carry out this op, or hold it. The op contains its reason and hold.
     Op {
-        /// The op.
+        /// The op of the next plan.
         op: Box<Op>,
-        /// The op that is held, and without which this one is not carried out.
+        /// A held op that this one needs, and so waits for.
         waits_for: Option<Box<Op>>,
     },
-    /// Report that a foreign object is on the key, and leave it there.
+    /// Report a foreign object on the key, and leave it there.
     Conflict(Box<Conflict>),
-    /// Record what is there as ours, and leave it as it is.
+    /// Record the existing object as ours, and leave it as it is.
     Adopt,
     /// Leave it as it is: objects of this kind are not managed.
     Unmanaged,
@@ -163,15 +164,15 @@ pub enum Step {
     AsDesired,
     /// Leave it as it is: a foreign object is as desired.
     SatisfiedByForeign,
-    /// Leave it as it is: it is not ours, and not desired.
+    /// Leave it as it is: it is neither ours nor desired.
     Foreign,
-    /// Nothing: it is neither there nor desired.
+    /// Nothing: it neither exists nor is desired.
     Absent,
     /// Nothing: it comes or goes along with a link that the pass makes or deletes.
     Along,
-    /// Nothing: it is the other end of a pair of which one end is desired.
+    /// Nothing: it is the other end of a pair, one end of which is desired.
     OtherEnd,
-    /// Nothing: objects of this kind could not be read whole, so that nothing is deleted.
+    /// Nothing: objects of this kind could not be read whole, so none is deleted.
     Unread,
 }
 
@@ -183,7 +184,7 @@ impl Whose {
 }
 
 impl Query {
-    /// The kind that is asked about.
+    /// Returns the kind of the objects asked about.
     pub fn kind(&self) -> Kind {
         match self {
             Query::Link { .. } => Kind::Link,
@@ -194,7 +195,7 @@ impl Query {
         }
     }
 
-    /// Returns true if an object is asked about; `name` returns the names of devices.
+    /// Returns true if the query matches an object. `name` returns the names of devices.
     fn is_about(&self, object: &Object, name: impl Fn(Dev) -> Option<IfName>) -> bool {
         match (self, object) {
             (Query::Link { name }, Object::Link(link)) => link.name == *name,

@@ -1,4 +1,4 @@
-//! What the kernel reports of changed values.
+//! The kernel's reports of changed values.
 
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -16,15 +16,15 @@ use trueup_reconcile::{Drained, Hints};
 
 use crate::Error;
 
-/// The events that can mean that a value has changed: see [`Sysctl`](crate::Sysctl)'s subscription.
+/// The events that may mean a changed value: see [`Sysctl`](crate::Sysctl)'s subscription.
 pub(crate) struct Changes {
-    /// Readable while one of the two is.
+    /// Readable while either of the two is.
     both: OwnedFd,
     network: Multicast,
     files: OwnedFd,
     allowance: Allowance,
     hints: Hints,
-    /// A thread is about to ask for a pass.
+    /// True while a thread waits to request a pass.
     is_put_off: Arc<AtomicBool>,
 }
 
@@ -55,7 +55,7 @@ impl Changes {
         self.both.as_fd()
     }
 
-    /// Reads all events that wait, without blocking.
+    /// Reads all waiting events, without blocking.
     pub(crate) fn drain(&mut self) -> Result<Drained, Error> {
         let (mut of_links, mut of_values) = (false, false);
         let received = self.network.receive(Duration::ZERO, |message| match message.header.kind {
@@ -77,15 +77,15 @@ impl Changes {
         })
     }
 
-    /// True if a change is to be looked at now. Otherwise it is later, by a thread of its own, as no
-    /// other event may come.
+    /// Returns true if a change should be examined now. If not, a thread requests a pass later,
+    /// since no other event may come.
     fn is_due(&mut self) -> bool {
         if self.allowance.take(Instant::now()) {
             return true;
         }
         if !self.is_put_off.swap(true, Ordering::SeqCst) {
             let (hints, is_put_off) = (self.hints.clone(), Arc::clone(&self.is_put_off));
-            // Without a thread the timer of the driver finds it.
+            // Without a thread, the driver's timer finds the change.
             let _started = thread::Builder::new().name("settings".into()).spawn(move || {
                 thread::sleep(EVERY);
                 is_put_off.store(false, Ordering::SeqCst);
@@ -95,7 +95,7 @@ impl Changes {
         false
     }
 
-    /// Reads the events of files. Returns true if there are any, and if some were lost.
+    /// Reads the events of files. Returns true if there are any, and true if some were lost.
     fn drain_files(&self) -> Result<(bool, bool), Error> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&self.files, &mut buffer);
@@ -137,12 +137,13 @@ impl fmt::Debug for Changes {
 const RTM_NEWNETCONF: u16 = 80;
 const RTM_DELNETCONF: u16 = 81;
 
-/// So many hints are given at once, and one more in each of these times. A correction takes one to
-/// three: for the change, and for the events of the correction itself, which may come with it.
+/// The number of hints allowed at once; one more becomes allowed in each interval of `EVERY`. A
+/// correction takes one to three hints: for the change, and for its own events, which may come
+/// along.
 const AT_ONCE: u32 = 60;
 const EVERY: Duration = Duration::from_secs(5);
 
-/// How many hints may be given.
+/// The hints that may still be given.
 struct Allowance {
     left: u32,
     since: Instant,

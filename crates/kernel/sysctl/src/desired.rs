@@ -1,4 +1,4 @@
-//! The desired state: keys with their values, of all settings or of a part of them.
+//! The desired state: keys with their values, for all settings or part of them.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::value::is_same_value;
 use crate::{Error, Key, Value};
 
-/// The desired values by key. A key that is not in it is not managed.
+/// The desired values by key. A key without a value is not managed.
 ///
 /// ```
 /// use trueup_sysctl::Desired;
@@ -23,21 +23,21 @@ pub struct Desired {
     part: Part,
 }
 
-/// The settings that a desired state is about.
+/// The settings that a desired state covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Part {
     #[default]
     All,
-    /// Those of the devices of these names.
+    /// The settings of the devices with these names.
     Of(BTreeSet<String>),
-    /// All others.
+    /// All settings but these devices'.
     AllBut(BTreeSet<String>),
 }
 
 impl Desired {
-    /// Splits a desired state in two: of the settings of these devices, and of all others. Each is
-    /// about its part alone, also about what the ledger has of it. So two sources can share one
-    /// ledger, and neither reverts what the other one has set.
+    /// Splits a desired state in two: the settings of these devices, and all others. Each covers
+    /// only its own part, also in the ledger. So two sources can share one ledger, and neither
+    /// reverts the other's values.
     ///
     /// ```
     /// use trueup_sysctl::Desired;
@@ -63,7 +63,7 @@ impl Desired {
         parts.into()
     }
 
-    /// Returns true if the desired state is about this key, declared or not.
+    /// Returns true if the desired state covers this key, declared or not.
     pub fn covers(&self, key: &Key) -> bool {
         let is_of =
             |devices: &BTreeSet<String>| key.device().is_some_and(|it| devices.contains(it));
@@ -78,8 +78,8 @@ impl Desired {
     ///
     /// # Errors
     ///
-    /// The first error of [`Key`], [`Value`] or [`insert`](Self::insert). For two spellings of one
-    /// key it names both.
+    /// The first error of [`Key`], [`Value`] or [`insert`](Self::insert). If a key is spelled in
+    /// two ways, the error names both.
     pub fn parse<'a>(
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Desired, Error> {
@@ -100,7 +100,7 @@ impl Desired {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Desired`](crate::ErrorKind::Desired) if the key is declared already, is not of
+    /// [`ErrorKind::Desired`](crate::ErrorKind::Desired) if the key is already declared, is not in
     /// [this part](Self::split), or is declared with another value under its other name:
     /// `net.ipv4.ip_forward` is `net.ipv4.conf.all.forwarding`.
     pub fn insert(&mut self, key: Key, value: Value) -> Result<(), Error> {
@@ -139,7 +139,7 @@ impl Desired {
         self.values.iter()
     }
 
-    /// The keys, in their order.
+    /// Returns the keys, in order.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
         self.values.keys()
     }
@@ -149,13 +149,13 @@ impl Desired {
         self.values.len()
     }
 
-    /// True if no key is declared.
+    /// Returns true if no key is declared.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 }
 
-/// Returns the error for a key that is declared twice.
+/// Returns the error for a key declared twice.
 fn twice(one: &str, other: &str) -> Error {
     Error::desired(if one == other {
         format!("{one} is given twice")

@@ -12,21 +12,21 @@ use crate::Key;
 #[derive(Debug)]
 pub struct Error(Box<Repr>);
 
-/// The kinds of [`Error`].
+/// The category of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A text is no key.
+    /// A text is not a valid key.
     Key,
-    /// A text is no value.
+    /// A text is not a valid value.
     Value,
     /// The declared keys and values contradict each other.
     Desired,
     /// The namespace cannot be entered, or has no `/proc/sys`.
     Namespace,
-    /// The namespace of earlier passes is gone, or its name belongs to another.
+    /// The namespace of earlier passes is gone, or another has its name.
     Gone,
-    /// The ledger cannot be read or written, so it is not known what is ours.
+    /// The ledger cannot be read or written, so it is not known which values are ours.
     Ledger,
 }
 
@@ -39,7 +39,7 @@ enum Repr {
 }
 
 impl Error {
-    /// Returns the kind of the error.
+    /// Returns the category of the error.
     pub fn kind(&self) -> ErrorKind {
         match &*self.0 {
             Repr::Text(kind, _) => *kind,
@@ -49,7 +49,7 @@ impl Error {
         }
     }
 
-    /// Returns the kernel's errno, if it gave one.
+    /// Returns the kernel's errno, or `None` if it gave none.
     pub fn errno(&self) -> Option<i32> {
         match &*self.0 {
             Repr::Enter(error) | Repr::Gone(_, Some(error)) => error.errno(),
@@ -57,12 +57,12 @@ impl Error {
         }
     }
 
-    /// True if the namespace is gone, or its name belongs to another.
+    /// Returns true if the namespace is gone, or another has its name.
     pub fn is_gone(&self) -> bool {
         self.kind() == ErrorKind::Gone
     }
 
-    /// True if a later pass may succeed without any other change.
+    /// Returns true if a later pass may succeed without other changes.
     pub fn is_retryable(&self) -> bool {
         match &*self.0 {
             Repr::Text(kind, _) => *kind == ErrorKind::Namespace,
@@ -71,7 +71,7 @@ impl Error {
         }
     }
 
-    /// Returns the ledger's error, if it is one.
+    /// Returns the ledger's error, if this is one.
     pub fn ledger(&self) -> Option<&LedgerError> {
         match &*self.0 {
             Repr::Ledger(error) => Some(error),
@@ -95,7 +95,7 @@ impl Error {
         Error::text(ErrorKind::Desired, message)
     }
 
-    /// An error of `/proc/sys`.
+    /// Makes an error of `/proc/sys`.
     pub(crate) fn proc(message: String) -> Error {
         Error::text(ErrorKind::Namespace, message)
     }
@@ -145,7 +145,7 @@ impl From<netlink::Error> for Error {
     }
 }
 
-/// Returns the class of an error in reading or writing a value. An error that is not listed is
+/// Returns the class of an error from reading or writing a value. An unlisted error is
 /// [`ErrorClass::Unknown`].
 pub(crate) fn classify(error: &io::Error) -> ErrorClass {
     let Some(errno) = error.raw_os_error() else {

@@ -1,4 +1,4 @@
-//! Reading and writing values: each in one system call, because the kernel takes two writes for two
+//! Reads and writes values, each in one system call, since the kernel takes two writes for two
 //! values.
 
 use std::fs::{self, OpenOptions};
@@ -11,30 +11,29 @@ use rustix::fs::inotify::{WatchFlags, add_watch};
 
 use crate::Key;
 
-/// The files that values are read from and written to: the kernel's ([`ProcSys`]), or a substitute
-/// in a test.
+/// The files that contain the values: the kernel's ([`ProcSys`]), or a substitute in a test.
 ///
 /// Methods are called on a thread in the namespace.
 pub trait Files: Send + Sync {
-    /// Returns the whole value of a key, with the white space that the kernel adds.
+    /// Returns a key's whole value, with the white space that the kernel adds.
     ///
     /// # Errors
     ///
-    /// The system call's own; `InvalidInput` for a key that can only be written.
+    /// The system call's own; `InvalidInput` for a write-only key.
     fn read(&self, key: &Key) -> io::Result<Vec<u8>>;
 
     /// Writes all of `bytes` to the kernel at once, and returns the number of bytes accepted.
     ///
     /// # Errors
     ///
-    /// The system call's own; `InvalidInput` for a key that can only be read.
+    /// The system call's own; `InvalidInput` for a read-only key.
     fn write(&self, key: &Key, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Has writes to a key reported to an inotify instance. A key that is watched already stays so.
+    /// Reports writes to a key to an inotify instance. A key that is already watched stays so.
     ///
     /// # Errors
     ///
-    /// The system call's own: changes are then found by the timer alone.
+    /// The system call's own. Then only the timer finds changes.
     fn watch(&self, _key: &Key, _inotify: BorrowedFd<'_>) -> io::Result<()> {
         Ok(())
     }
@@ -42,15 +41,15 @@ pub trait Files: Send + Sync {
 
 /// The files below `/proc/sys`.
 ///
-/// Their paths are opened as they are: only the kernel makes what is below `/proc/sys`, it makes no
-/// links there, and a [`Key`] has neither `..` nor a leading slash.
+/// Their paths are opened without checks: only the kernel creates files below `/proc/sys`, it makes
+/// no links there, and a [`Key`] has neither `..` nor a leading slash.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProcSys;
 
-/// The size of the first read buffer: larger than any value but a list of ports.
+/// The size of the first read buffer in bytes: larger than any value but a list of ports.
 const BUFFER: usize = 4096;
 
-/// The largest buffer: larger than 32768 ports with their commas.
+/// The largest buffer in bytes: larger than 32768 ports with their commas.
 const MAX_BUFFER: usize = 1 << 20;
 
 #[expect(clippy::disallowed_methods, reason = "files of the kernel's below /proc/sys")]

@@ -14,10 +14,10 @@ const MAX_LEN: usize = 255;
 
 /// The key of a value in a network namespace: `net.ipv4.ip_forward`.
 ///
-/// As in sysctl(8) and sysctl.d(5) the first separator decides. After a slash, slashes separate and
-/// dots are part of a name: `net/ipv4/conf/eth0.100/rp_filter`. After a dot, dots separate, and a
-/// slash stands for a dot in a name: `net.ipv4.conf.eth0/100.rp_filter`. Both are one key, which is
-/// shown in the second form.
+/// The first separator decides, as in sysctl(8) and sysctl.d(5). After a slash, slashes separate
+/// and dots are part of a name: `net/ipv4/conf/eth0.100/rp_filter`. After a dot, dots separate, and
+/// a slash stands for a dot in a name: `net.ipv4.conf.eth0/100.rp_filter`. Both are the same key,
+/// which is displayed in the second form.
 ///
 /// Only keys below `net` are accepted: others (`kernel.`, `vm.`, `fs.`) belong to the host and not
 /// to a namespace. Keys are ordered by path.
@@ -40,7 +40,7 @@ impl Key {
         &self.0
     }
 
-    /// Returns the file. The content of `/proc/sys/net` is that of the namespace of the thread that
+    /// Returns the file. The content of `/proc/sys/net` belongs to the namespace of the thread that
     /// opens it.
     pub fn file(&self) -> PathBuf {
         ["/proc/sys", &self.0].iter().collect()
@@ -54,8 +54,8 @@ impl Key {
         OpKey(hasher.finish())
     }
 
-    /// Returns the device that the key is of, if it is of one: `eth0` of
-    /// `net.ipv4.conf.eth0.forwarding`. `all` and `default` are none.
+    /// Returns the device of the key: `eth0` for `net.ipv4.conf.eth0.forwarding`. `None` for `all`,
+    /// `default`, and keys without a device.
     pub fn device(&self) -> Option<&str> {
         let mut parts = self.0.split('/').skip(2);
         match (parts.next(), parts.next(), parts.next()) {
@@ -71,10 +71,10 @@ impl Key {
     }
 
     /// Returns the rank in the order of writing: a value that the kernel copies to other keys is
-    /// written before those.
+    /// written before them.
     ///
     /// The kernel copies IPv4 forwarding to every device and to `default`, and changes
-    /// `all/accept_redirects`; it copies IPv6 forwarding likewise (`inet_forward_change` in
+    /// `all/accept_redirects`. It copies IPv6 forwarding in the same way (`inet_forward_change` in
     /// `net/ipv4/devinet.c`, `addrconf_forward_change` in `net/ipv6/addrconf.c`). It also copies
     /// some other keys of `all` (IPv6 `disable_ipv6`, `addr_gen_mode`, `force_forwarding`,
     /// `ignore_routes_with_linkdown`), and an IPv4 `default` to each device whose own key was never

@@ -1,4 +1,4 @@
-//! The namespace of a pass: it is entered, checked to be the same one each time, and read.
+//! The namespace of a pass: entered, checked to be the same one each time, and read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,21 +12,22 @@ use crate::error::classify;
 use crate::value::normalize_space;
 use crate::{Error, Files, Key};
 
-/// The observed values by key, or why a value cannot be read.
+/// The observed values by key, or the reason why a value cannot be read.
 pub type Observed = BTreeMap<Key, Result<String, Failure>>;
 
-/// The result of reading a key: its value, `None` if it was never set, or why it cannot be read.
+/// The result of reading a key: its value, `None` if never set, or the reason why it cannot be
+/// read.
 pub(crate) type ReadValue = Result<Option<String>, Failure>;
 
-/// The namespace of a pass. Once entered, it is entered again whatever happens to its name.
+/// The namespace of a pass. Once entered, it is entered again even if its name changes.
 pub(crate) struct EnteredNamespace<'a> {
     files: &'a dyn Files,
     namespace: Namespace,
 }
 
 impl<'a> EnteredNamespace<'a> {
-    /// Enters a namespace for the first time in a pass. `known` is the cookie of earlier passes,
-    /// and is set.
+    /// Enters a namespace for the first time in a pass. `known` is the cookie of earlier passes; it
+    /// is set here.
     pub(crate) fn enter(
         scope: &Namespace,
         files: &'a dyn Files,
@@ -34,8 +35,8 @@ impl<'a> EnteredNamespace<'a> {
     ) -> Result<EnteredNamespace<'a>, Error> {
         let caller = thread::current().id();
         let entered = scope.enter(|| {
-            // The caller's current namespace stays current while the caller waits, so no file is
-            // needed to enter it again.
+            // The caller's current namespace stays the same while the caller waits, so entering it
+            // again needs no file.
             let is_current = thread::current().id() == caller;
             NamespaceInfo::read(!is_current)
         });
@@ -91,7 +92,7 @@ struct NamespaceInfo {
 impl NamespaceInfo {
     #[expect(clippy::disallowed_methods, reason = "a link that the kernel makes")]
     fn read(with_file: bool) -> Result<NamespaceInfo, Error> {
-        // Without /proc each key would look as if it did not exist.
+        // Without /proc every key would seem missing.
         if !fs::metadata("/proc/sys/net").is_ok_and(|found| found.is_dir()) {
             let message = "there is no /proc/sys/net: mount proc on /proc";
             return Err(Error::proc(message.to_owned()));

@@ -10,7 +10,7 @@ use crate::value::{are_same, is_same_value};
 use crate::write::{Step, evaluate, write};
 use crate::{Desired, Error, Finding, Key, Options, Outcome, Pending, Report, SysctlOp, Value};
 
-/// The number of rounds in a pass: a write can change other values, which the next round sets.
+/// The number of rounds in a pass. A write can change other values, which the next round sets.
 const MAX_ROUNDS: usize = 3;
 
 /// The inputs of a pass.
@@ -82,7 +82,7 @@ impl Pass<'_> {
         Ok(self.report(state))
     }
 
-    /// Closes the intents that a crash left open, by the values read now.
+    /// Closes the intents that a crash left open, by the values just read.
     fn close_open_intents(
         &mut self,
         open: BTreeMap<Key, Option<Record>>,
@@ -112,8 +112,8 @@ impl Pass<'_> {
                 }
                 (None, Some(intended)) if are_same(&key, intended.original.as_deref(), now) => None,
                 // Written; or written and changed since, which looks like a change before the
-                // write. The original value is kept either way, and a value that is not the one
-                // written is never reverted.
+                // write. Both ways keep the original value, and a value other than the written one
+                // is never reverted.
                 (_, Some(intended)) => Some(intended),
             };
             claims.insert(key, record);
@@ -208,7 +208,7 @@ impl Pass<'_> {
     /// Makes the report. Convergence is computed from the values read last.
     fn report(&self, mut state: PassState) -> Report {
         let values = &state.values;
-        // Another write may have set the value of an op that was refused, or that is still pending.
+        // Another write may have set the value of an op that was refused or is still pending.
         state.ops.retain(|_, op| {
             let value = self.desired.get(&op.key);
             let is_set = value.is_some_and(|value| is_set(&op.key, value, values));
@@ -246,7 +246,7 @@ impl PassState {
     }
 }
 
-/// Returns true if a key was read to have a value.
+/// Returns true if a key's value was read and equals `value`.
 fn is_set(key: &Key, value: &Value, values: &BTreeMap<Key, ReadValue>) -> bool {
     matches!(values.get(key), Some(Ok(Some(now))) if is_same_value(key, value.as_str(), now))
 }

@@ -1,5 +1,4 @@
-//! Planning: the writes that are due by the values read last, without those that may not be tried
-//! now.
+//! Planning: the writes due by the values read last, except those that may not be tried now.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +12,9 @@ use crate::write::{Step, stored_differently};
 use crate::{Finding, Key, Outcome, Pending, Reason, Value};
 
 impl Pass<'_> {
-    /// Returns the writes that are due. Keys that need no write are committed to the ledger, and
-    /// ops that may not be tried now are added to the report. `has_written` is true if an earlier
-    /// round of this pass has changed a value.
+    /// Returns the writes that are due. Commits keys to the ledger if they need no write, and adds
+    /// ops to the report if they may not be tried now. `has_written` is true if an earlier round of
+    /// this pass has changed a value.
     pub(crate) fn plan(&mut self, has_written: bool, state: &mut PassState) -> Vec<Step> {
         state.ops.retain(|_, op| !matches!(op.outcome, Outcome::Pending(_)));
         let keys = self.desired.keys().chain(state.owned.keys());
@@ -63,7 +62,7 @@ impl Pass<'_> {
         Step { key: key.clone(), from: None, to, reason, record: None }
     }
 
-    /// Returns the write for a key that is ours and no longer declared, if it needs one.
+    /// Returns the write for a key of ours that is no longer declared, if it needs one.
     fn release(
         &self,
         key: &Key,
@@ -106,8 +105,8 @@ impl Pass<'_> {
     }
 
     /// Returns the outcome of a step that may not be carried out now, `Some(None)` if the report
-    /// has it already, or `None` if the step may be carried out. `ahead` counts the steps before
-    /// it.
+    /// already contains it, or `None` if the step may be carried out. `ahead` is the number of
+    /// steps before it.
     fn blocked_by(
         &self,
         step: &Step,
@@ -117,7 +116,7 @@ impl Pass<'_> {
     ) -> Option<Option<Outcome>> {
         let before = state.ops.get(&(step.key.rank(), step.key.clone()));
         if let Some(Outcome::Failed(failure)) = before.map(|op| &op.outcome) {
-            // A refused value may be accepted once another is written: `ip_local_port_range` has to
+            // A refused value may be accepted once another is written: `ip_local_port_range` must
             // be above `ip_unprivileged_port_start`.
             let may_fit_now = has_written && failure.class == ErrorClass::Invalid;
             return (!may_fit_now).then_some(None);
@@ -152,7 +151,7 @@ fn set(
     let now = match state.values.get(key)? {
         Ok(now) => now,
         Err(failure) => {
-            // The key, and the value that we wrote, are gone with their device or module.
+            // The key and our value are gone with their device or module.
             if failure.errno == Some(libc::ENOENT) && record.is_some() {
                 step.reason = Reason::Declared;
                 released.insert(key.clone(), None);
@@ -172,7 +171,7 @@ fn set(
             state.add_op(step, outcome);
             return None;
         }
-        // A value of another writer is replaced, and reverted once the key is no longer declared.
+        // Another writer's value is replaced, and restored once the key is no longer declared.
         _ => {}
     }
     step.record = Some(Record {
@@ -185,7 +184,7 @@ fn set(
     Some(step)
 }
 
-/// Decides about a key. Its value is ours if it is what we wrote last.
+/// Decides about a key. Its value is ours if we wrote it last.
 fn verdict(key: &Key, wanted: Option<&str>, record: Option<&Record>, now: Option<&str>) -> Verdict {
     let found = now.map_or(Found::Nothing, |_| Found::item(are_same(key, wanted, now)));
     if record.is_some_and(|record| are_same(key, Some(record.applied()), now)) {

@@ -8,7 +8,7 @@ use trueup_reconcile::{Claim, Ledger, LedgerError};
 use crate::value::is_same_value;
 use crate::{Desired, Error, Key};
 
-/// The record of a key that is ours.
+/// The record of a key of ours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Record {
@@ -17,10 +17,10 @@ pub(crate) struct Record {
     /// The value read after the write; `None` in an intent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) found: Option<String>,
-    /// True if the kernel accepted the write, so that `found` is how it stores `wanted`.
+    /// True if the kernel accepted the write, so that `found` is its form of `wanted`.
     #[serde(default)]
     pub(crate) accepted: bool,
-    /// The value before our first write; `None` if there was none (a secret that was never set).
+    /// The value before our first write. `None` if there was none (a secret that was never set).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) original: Option<String>,
 }
@@ -45,15 +45,15 @@ impl Record {
     }
 }
 
-/// The parsed records and open intents of a ledger, of one part of the settings.
+/// The parsed records and open intents of a ledger, for one part of the settings.
 pub(crate) struct LedgerRecords {
     pub(crate) owned: BTreeMap<Key, Record>,
-    /// The open intents; `None` if the key was to be released.
+    /// The open intents. `None` if the key was to be released.
     pub(crate) open: BTreeMap<Key, Option<Record>>,
 }
 
 impl LedgerRecords {
-    /// Reads what a desired state is about.
+    /// Reads the records covered by a desired state.
     pub(crate) fn read(ledger: &dyn Ledger, about: &Desired) -> Result<LedgerRecords, Error> {
         let mut records = LedgerRecords { owned: BTreeMap::new(), open: BTreeMap::new() };
         for (key, value) in ledger.owned()? {

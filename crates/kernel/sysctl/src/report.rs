@@ -9,7 +9,7 @@ use trueup_reconcile::{
 
 use crate::Key;
 
-/// The report of a pass. Every op of the pass has exactly one outcome in it.
+/// The result of a pass. It has exactly one outcome for each op.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     pub(crate) converged: bool,
@@ -24,20 +24,20 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SysctlOp {
-    /// The key.
+    /// The key whose value is to be set.
     pub key: Key,
     /// The value before the pass, if it could be read.
     pub from: Option<String>,
-    /// The value to set: the declared one; of a key that is no longer declared, the one before
+    /// The value to set: the declared one, or for a key that is no longer declared, the one before
     /// trueup's first write.
     pub to: String,
-    /// Why the op is due.
+    /// The reason for the op.
     pub reason: Reason,
-    /// The outcome.
+    /// Applied, failed, or pending with the reason.
     pub outcome: Outcome,
 }
 
-/// Why an op is due.
+/// The reason for an op.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -45,8 +45,8 @@ pub enum Reason {
     Declared,
     /// The declared value has changed since trueup set it.
     Changed,
-    /// Trueup set it before, and it has changed since: by another writer, or by the kernel with
-    /// the link that it is of.
+    /// The value has changed since trueup set it: by another writer, or by the kernel with the
+    /// key's link.
     Drift,
     /// The key is no longer declared.
     Released,
@@ -60,19 +60,19 @@ pub type Outcome = reconcile::Outcome<Failure, Pending>;
 #[non_exhaustive]
 pub enum Finding {
     /// The key is no longer declared and would be reverted, but another writer has changed it
-    /// since: it stays as it is.
+    /// since. It stays as it is.
     Left {
-        /// The key.
+        /// The key, which keeps the other writer's value.
         key: Key,
         /// The value that trueup last applied.
         applied: String,
-        /// The value now.
+        /// The value found instead.
         found: String,
     },
     /// The key is no longer declared and would be reverted, but it had no value before trueup, or
-    /// one longer than the kernel accepts in one write: it stays as it is.
+    /// one longer than the kernel accepts in one write. It stays as it is.
     Irreversible {
-        /// The key.
+        /// The key that cannot be reverted.
         key: Key,
     },
 }
@@ -88,23 +88,23 @@ impl Report {
         self.ops.iter().filter(|done| done.outcome.is_applied())
     }
 
-    /// Returns the ops that failed, and why.
+    /// Returns the ops that failed, with the reason.
     pub fn failed(&self) -> impl Iterator<Item = (&SysctlOp, &Failure)> {
         self.ops.iter().filter_map(|done| Some((done, done.outcome.failure()?)))
     }
 
-    /// Returns the ops that were not tried, and why.
+    /// Returns the ops that were not tried, with the reason.
     pub fn pending(&self) -> impl Iterator<Item = (&SysctlOp, &Pending)> {
         self.ops.iter().filter_map(|done| Some((done, done.outcome.pending()?)))
     }
 
-    /// Returns the findings, in the order of the keys.
+    /// Returns the findings, by key.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// Returns why the pass could not read back its changes, or not record them in the ledger, if
-    /// so.
+    /// Returns the reason why the pass could not read back its changes, or not record them in the
+    /// ledger.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
@@ -128,7 +128,7 @@ impl reconcile::Report for Report {
         }
     }
 
-    /// Not each change of a value has an event, and each pass reads all, also a dirty one.
+    /// Some changes of values have no event, and each pass reads all, even one over dirty objects.
     fn coverage(&self) -> EventCoverage {
         EventCoverage::Part
     }
@@ -144,8 +144,8 @@ impl SysctlOp {
         format!("{}={}", self.key, self.to)
     }
 
-    /// Returns the status of the key; `None` if the op was applied. It has no times, so that it is
-    /// the same in each pass.
+    /// Returns the status of the key, or `None` if the op was applied. It contains no times, so
+    /// that it is the same in each pass.
     pub(crate) fn status(&self) -> Option<Status> {
         let condition = match &self.outcome {
             Outcome::Applied => return None,

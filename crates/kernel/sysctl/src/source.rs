@@ -14,10 +14,10 @@ use crate::namespace::EnteredNamespace;
 use crate::pass::Pass;
 use crate::{Desired, Error, Files, Key, Observed, ProcSys, Report};
 
-/// The sysctl source of one namespace: that of its first pass. Once that namespace is gone, or its
-/// name belongs to another, a pass fails and [`Source::is_scope_gone`] is true.
+/// The sysctl source of one namespace: the one of its first pass. Once the namespace is gone, or
+/// another has its name, a pass fails and [`Source::is_scope_gone`] is true.
 ///
-/// Between passes it keeps nothing else that correctness needs, and no thread.
+/// Correctness depends on nothing else that it keeps between passes. It keeps no thread.
 pub struct Sysctl {
     files: Box<dyn Files>,
     /// The cookie of the namespace, set by the first pass.
@@ -26,7 +26,7 @@ pub struct Sysctl {
     last: BTreeSet<Key>,
     /// The declared keys that did not exist in the last pass.
     absent: BTreeSet<Key>,
-    /// The keys that the last pass left undone.
+    /// The keys that the last pass left undone, with their status.
     undone: BTreeMap<Key, Arc<Status>>,
     /// Its events, while subscribed.
     events: Option<Changes>,
@@ -50,12 +50,12 @@ impl Sysctl {
         }
     }
 
-    /// Returns what a pass would do now: each op is pending. It changes nothing, neither in the
-    /// kernel nor in the ledger.
+    /// Returns the report of a pass now, with each op pending. Changes neither the kernel nor the
+    /// ledger.
     ///
     /// # Errors
     ///
-    /// As [`Source::reconcile`].
+    /// The same as [`Source::reconcile`].
     pub fn plan(
         &self,
         scope: &Namespace,
@@ -76,7 +76,7 @@ impl Sysctl {
         .run()
     }
 
-    /// Notes in a report which statuses have changed since the last one.
+    /// Records in a report the statuses that have changed since the last one.
     fn note_statuses(&mut self, report: &mut Report) {
         let mut before = std::mem::take(&mut self.undone);
         for op in &report.ops {
@@ -114,16 +114,16 @@ impl Source for Sysctl {
 
     const ANNOUNCES: bool = true;
 
-    /// Each pass observes everything: not all changes are reported.
+    /// Each pass observes everything, since not all changes are reported.
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Report, Error> {
         let PassInput { scope, desired, ledger, options, limits } = input;
         self.last = desired.keys().cloned().collect();
         let namespace = EnteredNamespace::enter(scope, &*self.files, &mut self.cookie)?;
         if let Some(watched) = self.events.as_ref().map(Changes::files) {
-            // Before they are read, so that no later change is missed.
+            // Before the values are read, so that no later change is missed.
             namespace.run(|files| {
                 for key in desired.keys() {
-                    // Without a watch the timer finds it.
+                    // Without a watch, the timer finds changes.
                     let _unwatched = files.watch(key, watched);
                 }
             })?;
@@ -145,16 +145,15 @@ impl Source for Sysctl {
         error.is_gone()
     }
 
-    /// Subscribes for the events that can mean that a value has changed:
+    /// Subscribes to the events that may mean a changed value:
     ///
-    /// - Links that come, go and change, as their values do with them.
+    /// - Links that come, go and change, since their values do so with them.
     /// - The groups `RTNLGRP_IPV4_NETCONF` and `RTNLGRP_IPV6_NETCONF`: forwarding, reverse path
-    ///   filters, proxies for ARP and neighbour discovery, whoever changes them.
-    /// - Writes to files of `/proc/sys` of the declared keys, by inotify: those in this mount of
-    ///   `/proc`.
+    ///   filters, proxies for ARP and neighbour discovery, changed by any writer.
+    /// - Writes to the declared keys' files in `/proc/sys`, by inotify, in this mount of `/proc`.
     ///
-    /// Other changes are found by the timer of the driver. A writer that answers each correction is
-    /// not fought at its pace: after 20 to 60 corrections it is met every five seconds.
+    /// The driver's timer finds other changes. If a writer answers each correction, trueup does not
+    /// keep its pace: after 20 to 60 corrections it corrects every five seconds.
     fn subscribe(&mut self, scope: &Namespace, hints: Hints) -> Subscribed<(), Error> {
         self.events = None;
         match Changes::open(scope, hints) {
@@ -212,7 +211,7 @@ impl Ledger for ReadOnlyLedger<'_> {
     }
 }
 
-/// Options of a pass.
+/// The options of a pass: reverting, and keys to observe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     revert: bool,
@@ -220,26 +219,26 @@ pub struct Options {
 }
 
 impl Options {
-    /// Sets whether a key that is no longer declared gets its original value back, if it still has
+    /// Sets true to restore the original value of a key that is no longer declared, if it still has
     /// ours. By default it keeps ours.
     #[must_use]
     pub fn with_revert(self, revert: bool) -> Options {
         Options { revert, ..self }
     }
 
-    /// Sets the keys that [`observe`](trueup_reconcile::Source::observe) returns besides those of
-    /// the last pass.
+    /// Sets the keys that [`observe`](trueup_reconcile::Source::observe) returns besides the last
+    /// pass's.
     #[must_use]
     pub fn with_shown(self, keys: impl IntoIterator<Item = Key>) -> Options {
         Options { shown: keys.into_iter().collect(), ..self }
     }
 
-    /// True if keys that are no longer declared are reverted.
+    /// Returns true if keys that are no longer declared are reverted.
     pub fn revert(&self) -> bool {
         self.revert
     }
 
-    /// Returns the keys that `observe` returns besides those of the last pass.
+    /// Returns the keys that `observe` returns besides the last pass's.
     pub fn shown(&self) -> &BTreeSet<Key> {
         &self.shown
     }

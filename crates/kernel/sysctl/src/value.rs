@@ -8,9 +8,9 @@ use std::str::FromStr;
 
 use crate::{Error, Key};
 
-/// The longest value. With its newline it is one byte less than a page, the most that the kernel
-/// accepts in one write (`PAGE_SIZE - 1` in `kernel/sysctl.c`). A second write would be a second
-/// value.
+/// The longest value in bytes. With its newline it is one byte less than a page, the most that the
+/// kernel accepts in one write (`PAGE_SIZE - 1` in `kernel/sysctl.c`). A second write would be a
+/// second value.
 pub(crate) const MAX_LEN: usize = 4094;
 
 /// A value to write: one line of text, trimmed, with single spaces between words.
@@ -62,7 +62,7 @@ impl From<i64> for Value {
     }
 }
 
-/// True is 1 and false 0.
+/// Converts true to 1 and false to 0.
 impl From<bool> for Value {
     fn from(flag: bool) -> Value {
         Value(u8::from(flag).to_string())
@@ -84,12 +84,12 @@ fn joined(words: impl Iterator<Item: Borrow<str>>) -> String {
     Vec::from_iter(words).join(" ")
 }
 
-/// Returns true if two texts are one value of a key.
+/// Returns true if two texts are the same value of a key.
 pub(crate) fn is_same_value(key: &Key, one: &str, other: &str) -> bool {
     one == other || canonical(key, one) == canonical(key, other)
 }
 
-/// The same of texts that there may not be.
+/// Compares two optional texts in the same way.
 pub(crate) fn are_same(key: &Key, one: Option<&str>, other: Option<&str>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => is_same_value(key, one, other),
@@ -97,7 +97,7 @@ pub(crate) fn are_same(key: &Key, one: Option<&str>, other: Option<&str>) -> boo
     }
 }
 
-/// Returns the text that the kernel would read back, as far as that is known without asking it.
+/// Returns the text that the kernel would read back, as far as known without asking it.
 fn canonical(key: &Key, text: &str) -> String {
     match key.name() {
         // A bitmap, written as a list: `1,2,3` is read as `1-3` (`proc_do_large_bitmap`).
@@ -121,8 +121,8 @@ fn canonical(key: &Key, text: &str) -> String {
     }
 }
 
-/// Parses a number as the kernel does: hex after `0x`, octal after `0`, else decimal
-/// (`proc_get_long` in `kernel/sysctl.c`).
+/// Parses a number like the kernel: hex after `0x`, octal after `0`, else decimal (`proc_get_long`
+/// in `kernel/sysctl.c`).
 fn number(word: &str) -> Option<String> {
     let (sign, digits) = match word.strip_prefix('-') {
         Some(digits) => ("-", digits),
@@ -134,7 +134,7 @@ fn number(word: &str) -> Option<String> {
         (None, Some(octal)) if !octal.is_empty() => (octal, 8),
         _ => (digits, 10),
     };
-    // Rust's parser accepts a plus sign, the kernel does not.
+    // Rust's parser accepts a plus sign, but the kernel does not.
     if !digits.starts_with(|c: char| c.is_ascii_alphanumeric()) {
         return None;
     }

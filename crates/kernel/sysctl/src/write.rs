@@ -16,7 +16,7 @@ pub(crate) struct Step {
     pub(crate) from: Option<String>,
     pub(crate) to: String,
     pub(crate) reason: Reason,
-    /// The record for the ledger after the write; `None` if the key is not ours then.
+    /// The record for the ledger after the write. `None` if the key is then not ours.
     pub(crate) record: Option<Record>,
 }
 
@@ -58,8 +58,8 @@ fn write_failure(error: &io::Error) -> Failure {
         .with_errno(error.raw_os_error())
 }
 
-/// Returns the outcome of a write by the value read back, and the record for the ledger. It returns
-/// no record if the value could not be read: the intent stays open then.
+/// Returns the outcome of a write by the value read back, and the record for the ledger. If the
+/// value could not be read, there is no record, and the intent stays open.
 pub(crate) fn evaluate(
     step: &Step,
     written: Written,

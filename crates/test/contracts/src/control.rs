@@ -1,4 +1,4 @@
-//! For the tests of a backend: a check of its normalisers against the real thing.
+//! Checks a backend's normalisers against the backend itself, for its tests.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -8,19 +8,19 @@ use trueup_control::{
     Action, Backend, Config, Error, ErrorKind, Normalisers, Objects, Plan, Started, Task, plan,
 };
 
-/// How often a task is asked.
+/// The interval between two polls of a task.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Writes objects to a backend, reads them back, and checks that nothing is left to do: that
-/// `plan(normalise(read(write(x))))` is empty. Objects with other keys are not touched.
+/// Writes objects to a backend, reads them back, and checks that no change is left:
+/// `plan(normalise(read(write(x))))` must be empty. Objects with other keys are not touched.
 ///
-/// Call it with a generator of objects, on a backend that may be written to. `timeout` is for each
-/// task.
+/// Call it with a generator of objects, on a backend that the test may write to. `timeout` is for
+/// each task.
 ///
 /// # Errors
 ///
 /// [`Invalid`](ErrorKind::Invalid) names the fields that read back as drift, or a normaliser that
-/// is not idempotent; [`Backend`](ErrorKind::Backend): it refused, or did not answer;
+/// is not idempotent; [`Backend`](ErrorKind::Backend): the backend refused, or did not answer;
 /// [`Timeout`](ErrorKind::Timeout).
 pub fn check_backend<B: Backend>(
     backend: &B,

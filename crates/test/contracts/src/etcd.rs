@@ -1,5 +1,5 @@
 //! Members of etcd as processes, for tests and demonstrations. They need the program `etcd`
-//! (Debian's package etcd-server), have their data in a temporary directory, and end with the
+//! (Debian's package etcd-server) and keep their data in a temporary directory. Both end with the
 //! [`Cluster`].
 
 mod admin;
@@ -22,21 +22,21 @@ pub use certificates::{Authority, CertificateFiles};
 use member::Member;
 pub use options::{ClusterOptions, Place};
 
-/// Writes a file that nobody else can read, as those of passwords and keys have to be.
+/// Writes a file that other users cannot read, as files of passwords and keys require.
 ///
 /// # Errors
 ///
-/// When it cannot be written.
+/// If it cannot be written.
 pub fn write_secret(path: &Path, text: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     options.open(path)?.write_all(text.as_bytes())
 }
 
-/// How long a cluster has until it has a leader.
+/// The time limit for a cluster to have a leader.
 const START: Duration = Duration::from_secs(60);
 
-/// A cluster of etcd. Members are known by their index.
+/// A running cluster of etcd. Members are numbered from 0.
 #[derive(Debug)]
 pub struct Cluster {
     folder: PathBuf,
@@ -50,7 +50,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// Where `etcd` cannot be run, or has no leader in time: with what it printed.
+    /// If `etcd` cannot be run, or has no leader within a minute: with its output.
     pub fn start(options: &ClusterOptions) -> io::Result<Cluster> {
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
@@ -82,18 +82,18 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Returns the number of members.
+    /// Returns the number of members, running or not.
     pub fn size(&self) -> usize {
         self.members.len()
     }
 
-    /// Returns the configuration of a client of all members, with the certificate that is in use.
+    /// Returns the configuration of a client of all members, with the certificate in use.
     pub fn config(&self) -> Config {
         self.config_of(&(0..self.size()).collect::<Vec<_>>())
     }
 
-    /// Returns the configuration of a client of some members, in this order. Without TLS it allows
-    /// passwords in clear.
+    /// Returns the configuration of a client of some members, in this order. Without TLS it permits
+    /// passwords in clear text.
     pub fn config_of(&self, members: &[usize]) -> Config {
         let config = Config::new(members.iter().map(|&index| self.members[index].url()));
         match &self.certificates {
@@ -102,19 +102,18 @@ impl Cluster {
         }
     }
 
-    /// Replaces the certificates of members and clients by others of the same authority: for
-    /// connections that begin from now on.
+    /// Replaces the certificates of members and clients by others from the same authority. New
+    /// connections use them.
     ///
     /// # Errors
     ///
-    /// When the files cannot be written, and without TLS.
+    /// If the files cannot be written, or the cluster has no TLS.
     pub fn renew_certificates(&self) -> io::Result<()> {
         let without = || io::Error::other("the cluster has no TLS");
         self.certificates.as_ref().ok_or_else(without)?.issue()
     }
 
-    /// Returns the configuration of an administrator: of the user `root` where access control is
-    /// on.
+    /// Returns the configuration of an administrator: of the user `root` if access control is on.
     pub fn admin_config(&self) -> Config {
         match &self.root {
             None => self.config(),
@@ -122,12 +121,12 @@ impl Cluster {
         }
     }
 
-    /// Returns the authority of the certificates, where clients connect with TLS.
+    /// Returns the authority of the certificates; `None` if clients connect without TLS.
     pub fn authority(&self) -> Option<&Authority> {
         self.certificates.as_ref().map(Certificates::authority)
     }
 
-    /// Returns a directory for a test's own files, which ends with the cluster.
+    /// Returns a directory for the test's own files, deleted with the cluster.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -136,26 +135,26 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// If the signal or the wait fails.
     pub fn kill(&mut self, member: usize) -> io::Result<()> {
         self.members[member].kill()
     }
 
-    /// True until a member's process has ended: killed, or by itself.
+    /// Returns true until a member's process has ended, killed or by itself.
     pub fn is_running(&mut self, member: usize) -> bool {
         self.members[member].is_running()
     }
 
-    /// Starts a member that was killed, with the data that it had.
+    /// Starts a killed member with its old data, and does not wait until it is ready.
     ///
     /// # Errors
     ///
-    /// The system's. It is not waited for.
+    /// If the process cannot be started.
     pub fn restart(&mut self, member: usize) -> io::Result<()> {
         self.members[member].start_again()
     }
 
-    /// Sets what a member's command line begins with from its next start on, as
+    /// Sets the beginning of a member's command line from its next start on, as
     /// [`Place::launcher`].
     pub fn set_launcher<W: Into<String>>(
         &mut self,
@@ -167,44 +166,45 @@ impl Cluster {
     }
 
     /// Stops a member's process (SIGSTOP) until [`resume`](Self::resume): its connections stay, and
-    /// nothing answers. Returns when all its threads have stopped.
+    /// it does not answer. Returns once all its threads have stopped.
     ///
     /// # Errors
     ///
-    /// The system's, and when the process has ended.
+    /// If the signal fails, or the process has ended.
     pub fn pause(&self, member: usize) -> io::Result<()> {
         self.members[member].pause()
     }
 
-    /// Lets a stopped member go on (SIGCONT).
+    /// Continues a stopped member (SIGCONT).
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// If the signal fails.
     pub fn resume(&self, member: usize) -> io::Result<()> {
         self.members[member].resume()
     }
 
-    /// Kills a member, deletes its data, and has it join again as a new member of its name.
+    /// Kills a member, deletes its data, and makes it join again as a new member with the same
+    /// name.
     ///
     /// # Errors
     ///
-    /// When the others have no leader.
+    /// If the others have no leader.
     pub fn replace(&mut self, member: usize) -> io::Result<()> {
         self.kill(member)?;
         self.members[member].wipe()?;
         let peer = self.members[member].peer_url();
-        // Another one may have become the leader meanwhile.
+        // The leader may have changed meanwhile.
         self.wait(|cluster| cluster.rejoin(cluster.leader()?, &peer).ok())?;
         let urls: Vec<_> = self.members.iter().map(Member::initial).collect();
         self.members[member].start(&urls.join(","), "existing")
     }
 
-    /// Waits until some member says that it is the leader. Returns its index.
+    /// Waits until a member reports itself as the leader. Returns its index.
     ///
     /// # Errors
     ///
-    /// When there is none in time: with what the members printed.
+    /// If there is none within a minute: with the members' output.
     pub fn wait_for_leader(&self) -> io::Result<usize> {
         self.wait(Cluster::leader)
     }
@@ -225,7 +225,7 @@ impl Cluster {
         Err(io::Error::other(message))
     }
 
-    /// Returns the index of the leader, if a member says that it is the leader.
+    /// Returns the index of the leader, `None` if no member reports itself as the leader.
     pub fn leader(&self) -> Option<usize> {
         (0..self.size()).find(|&index| {
             let status = self.status(index);
@@ -237,7 +237,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         for member in &mut self.members {
-            // It may have ended before.
+            // The process may have ended already.
             let _ = member.kill();
         }
         let _ = fs::remove_dir_all(&self.folder);

@@ -1,9 +1,9 @@
-//! The contract of a store of `trueup-world` as tests, for any store: a program with a `main` of its
-//! own (libtest-mimic) runs each on a [`Fixture`].
+//! The contract of a `trueup-world` store as tests, for any store. A program with its own `main`
+//! (libtest-mimic) runs each test on a [`Fixture`].
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "they are tests")]
 
-/// Names the tests by their functions.
+/// Lists functions as tests under their names.
 macro_rules! tests {
     ($($test:ident),* $(,)?) => {
         vec![$((stringify!($test), $test as fn(&dyn Fixture))),*]
@@ -29,59 +29,59 @@ use trueup_world::{
 pub use gate::Gate;
 pub use store::store_contract;
 
-/// A test of the contract, by its name.
+/// A test of the contract: its name and function.
 pub type Test = (&'static str, fn(&dyn Fixture));
 
-/// A store that one test runs on. Another test has a fixture of its own, or at least a
-/// [`prefix`](Self::prefix) of its own.
+/// A store for one test. Each test has its own fixture, or at least its own
+/// [`prefix`](Self::prefix).
 pub trait Fixture {
-    /// Returns the prefix of all keys of the test, without a slash at its end. No other test has
-    /// one that begins so.
+    /// Returns the prefix of all the test's keys, without a trailing slash. It is not a prefix of
+    /// another test's.
     fn prefix(&self) -> String;
 
-    /// Connects as a host, which may do everything. Two calls give two connections.
+    /// Connects as a host with full access. Two calls give two connections.
     fn store(&self, host: &str) -> Arc<dyn Store>;
 
-    /// Connects as a host that may do what `access` grants; none if the store has no access
-    /// control here.
+    /// Connects as a host with the rights in `access`; `None` if the store has no access control
+    /// here.
     fn restricted(&self, host: &str, access: &Access) -> Option<Arc<dyn Store>>;
 
-    /// Forgets all that was before a revision.
+    /// Discards the history before a revision.
     ///
     /// # Errors
     ///
-    /// Those of the store.
+    /// The errors of the store.
     fn compact(&self, before: Revision) -> Result<(), Error>;
 
-    /// Returns a time to live that is as short as the store keeps it.
+    /// Returns the shortest time to live that the store supports.
     fn ttl(&self) -> Duration;
 
-    /// Lets time pass for the store: by its clock, or by waiting.
+    /// Makes time pass for the store, by its clock or by waiting.
     fn pass(&self, time: Duration);
 
-    /// Returns how much later than due the store may end a lease: zero where [`pass`](Self::pass)
+    /// Returns the longest delay with which the store may end a lease: zero if [`pass`](Self::pass)
     /// drives its clock.
     fn lag(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Cuts all connections of a host off from the store, and returns when no answer of it comes
-    /// any more. Returns false if the fixture cannot.
+    /// Cuts a host's connections to the store. Returns true once no more answers arrive, or false
+    /// if the fixture cannot do this.
     fn cut(&self, _host: &str) -> bool {
         false
     }
 
-    /// Ends what [`cut`](Self::cut) began.
+    /// Reverses [`cut`](Self::cut).
     fn heal(&self, _host: &str) {}
 
-    /// Restarts the store, or has it change its leader: connections break, and nothing is lost that
-    /// was acknowledged. Returns false if the fixture cannot.
+    /// Restarts the store, or makes it change its leader: connections break, and acknowledged
+    /// writes survive. Returns false if the fixture cannot do this.
     fn restart(&self) -> bool {
         false
     }
 }
 
-/// Returns the tests of the world's contract: of all that is built on [`Store`].
+/// Returns the tests of the contract for everything built on [`Store`].
 pub fn world_contract() -> Vec<Test> {
     let topics = [
         agents::tests(),
@@ -94,20 +94,20 @@ pub fn world_contract() -> Vec<Test> {
     topics.into_iter().flatten().collect()
 }
 
-/// How long a test waits for what comes at once, on a busy machine.
+/// The time limit for immediate effects, generous for a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
 fn world(fixture: &dyn Fixture, host: &str) -> World {
     World::new(fixture.store(host), &fixture.prefix(), host).unwrap()
 }
 
-/// A session of a host, whose owner is the host's name. Its lease outlasts a test that does not
-/// renew it, also where time does not stand still.
+/// Begins a session of a host, with the host's name as owner. Its lease outlasts a test without
+/// renewal, even in a store with real time.
 fn session(fixture: &dyn Fixture, host: &str) -> Session {
     session_of(world(fixture, host), fixture.ttl() * 100)
 }
 
-/// As [`session`], for tests that let the lease end, or renew it.
+/// Does the same as [`session`], with a short lease, for tests that let it end or renew it.
 fn brief_session(fixture: &dyn Fixture, host: &str) -> Session {
     session_of(world(fixture, host), fixture.ttl())
 }
@@ -117,7 +117,7 @@ fn session_of(world: World, ttl: Duration) -> Session {
     Session::begin(world, &owner, ttl).unwrap()
 }
 
-/// Returns the key at a path below the prefix, as the page of `trueup-world` lists them.
+/// Returns the key at a path below the prefix, as listed in the documentation of `trueup-world`.
 fn key(fixture: &dyn Fixture, path: &str) -> Vec<u8> {
     format!("{}/{path}", fixture.prefix()).into_bytes()
 }
@@ -132,7 +132,7 @@ fn config() -> WatchConfig {
     config
 }
 
-/// Calls until it returns something.
+/// Calls `look` until it returns a value; panics after [`SOON`].
 fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + SOON;
     loop {
@@ -144,7 +144,7 @@ fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Lets the store's time pass until something is so, at most this long.
+/// Lets the store's time pass until `look` returns a value, for at most `most`.
 fn within<T>(fixture: &dyn Fixture, most: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let (step, mut passed) = (fixture.ttl() / 4, Duration::ZERO);
     let most = most + fixture.lag();
@@ -158,12 +158,12 @@ fn within<T>(fixture: &dyn Fixture, most: Duration, mut look: impl FnMut() -> Op
     }
 }
 
-/// The next event of a watch.
+/// Returns the next event of a watch.
 fn next<K: Ord, V>(watch: &mut Watch<K, V>) -> Event<K, V> {
     watch.next(SOON).unwrap().expect("an event")
 }
 
-/// That a watch has no event for a while.
+/// Checks that a watch has no event for 300 ms.
 fn quiet<K: Ord + std::fmt::Debug, V: std::fmt::Debug>(watch: &mut Watch<K, V>) {
     let event = watch.next(Duration::from_millis(300)).unwrap();
     assert!(event.is_none(), "{event:?}");

@@ -1,5 +1,5 @@
-//! Random cases: desired states, what another writer does between two passes, and what the kernel
-//! has to hold afterwards.
+//! Random cases: desired states, another writer's acts between two passes, and the resulting state
+//! expected of the kernel.
 
 pub mod author;
 pub mod expect;

@@ -1,4 +1,4 @@
-//! Short ways to write desired objects.
+//! Shorthand for desired objects.
 
 use trueup_net::{
     Address, AddressFlags, Desired, IfName, Link, LinkKind, NextHop, NextHops, Route,
@@ -8,7 +8,7 @@ pub fn name(text: &str) -> IfName {
     text.parse().unwrap()
 }
 
-/// Every kind managed, and nothing desired.
+/// Returns a desired state that manages every kind and wants no object.
 pub fn nothing() -> Desired {
     Desired::default()
         .with_links([])
@@ -22,7 +22,7 @@ pub fn up(kind: LinkKind<IfName>, dev: &str) -> Link<IfName> {
     Link::new(name(dev), kind).with_up(true)
 }
 
-/// An address; in IPv6 without duplicate detection.
+/// Returns an address with its prefix length; in IPv6, without duplicate detection.
 pub fn address(dev: &str, text: &str) -> Address<IfName> {
     let mut address = Address::new(name(dev), text.parse().unwrap());
     if text.contains(':') {

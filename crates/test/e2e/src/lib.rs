@@ -15,7 +15,7 @@ pub mod scenario;
 pub mod shape;
 pub mod world;
 
-/// Runs the examples of the page on how to write a source.
+/// Runs the examples on the page about writing a source.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/source.md")]
 struct SourcePage;

@@ -1,38 +1,38 @@
-//! A page of the repository: its tables, its lists and its blocks, each with its line, so that a
-//! test can hold them to the program, and names the place where they differ.
+//! A page of the repository: its tables, lists and blocks, each with its line. Tests compare them
+//! with the program, and name the place of a difference.
 
 use std::fs;
 use std::path::PathBuf;
 
-/// A page.
+/// A page of the repository, as read from its file.
 #[derive(Debug)]
 pub struct Page {
-    /// Its path from the root of the repository.
+    /// The path from the root of the repository.
     pub name: String,
     pub text: String,
 }
 
-/// A fenced block.
+/// A fenced code block of a page, with its language.
 #[derive(Debug)]
 pub struct Block<'a> {
-    /// The line of its first line of text.
+    /// The line number of the block's first line of text, from 1.
     pub line: usize,
     pub language: &'a str,
     pub text: &'a str,
 }
 
-/// A row of a table.
+/// A row of a table, with its line.
 #[derive(Debug)]
 pub struct Row {
     pub line: usize,
     pub cells: Vec<String>,
 }
 
-/// Names that a page lists.
+/// A list of names on a page.
 #[derive(Debug)]
 pub struct Listed {
     page: String,
-    /// The line where the list begins.
+    /// The line number where the list begins.
     line: usize,
     pub names: Vec<(usize, String)>,
 }
@@ -47,14 +47,14 @@ pub fn root() -> PathBuf {
 }
 
 impl Page {
-    /// Reads the page at this path from the root.
+    /// Reads the page at a path from the root.
     pub fn read(name: &str) -> Page {
         let text =
             fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
         Page { name: name.to_owned(), text }
     }
 
-    /// Returns the place of a line, as `docs/testing.md:160`.
+    /// Formats the place of a line, as `docs/testing.md:160`.
     pub fn at(&self, line: usize) -> String {
         format!("{}:{line}", self.name)
     }
@@ -63,7 +63,7 @@ impl Page {
         (1..).zip(self.text.lines())
     }
 
-    /// Returns the fenced blocks.
+    /// Returns the fenced blocks, in order.
     pub fn blocks(&self) -> Vec<Block<'_>> {
         let mut blocks = Vec::new();
         let mut open: Option<(usize, &str, usize)> = None;
@@ -85,12 +85,12 @@ impl Page {
         blocks
     }
 
-    /// Fails unless a block has this text; `plain` leaves out of both what differs by chance.
+    /// Fails unless a block has this text. `plain` removes from both the parts that vary by chance.
     #[track_caller]
     pub fn assert_shows(&self, printed: &str, plain: impl Fn(&str) -> String) {
         let printed = plain(printed);
         let printed: Vec<&str> = printed.lines().collect();
-        // The block that has most of the words is the one that should be equal.
+        // Report the block that shares most words with the text.
         let words: Vec<&str> = printed.iter().flat_map(|it| it.split(' ')).collect();
         let blocks = self.blocks().into_iter();
         let nearest = blocks
@@ -125,8 +125,8 @@ impl Page {
             .collect()
     }
 
-    /// Returns the names in backticks of a column, from 0, of the table whose header begins with
-    /// `head`.
+    /// Returns the names in backticks in a column, counted from 0, of the table whose header begins
+    /// with `head`.
     pub fn column(&self, head: &str, column: usize) -> Listed {
         let rows = self.table(head);
         let names = rows.iter().flat_map(|row| {
@@ -140,7 +140,7 @@ impl Page {
         }
     }
 
-    /// Returns the names in backticks between two texts, of which the first occurs once.
+    /// Returns the names in backticks between two texts; `begin` must occur once.
     pub fn between(&self, begin: &str, end: &str) -> Listed {
         let parts: Vec<&str> = self.text.split(begin).collect();
         let [before, rest] = parts[..] else {
@@ -160,14 +160,14 @@ impl Page {
 }
 
 impl Listed {
-    /// Returns the list with each name changed; those of which nothing is left are dropped.
+    /// Returns the list with each name changed; drops a name if `change` returns `None`.
     pub fn map(mut self, change: impl Fn(&str) -> Option<String>) -> Listed {
         let changed = self.names.into_iter();
         self.names = changed.filter_map(|(line, name)| Some((line, change(&name)?))).collect();
         self
     }
 
-    /// Fails unless the list has all of these names, and no other; `source` says where they are.
+    /// Fails unless the list has exactly these names; `source` tells where they are from.
     #[track_caller]
     pub fn assert_is<N: AsRef<str>>(&self, known: impl IntoIterator<Item = N>, source: &str) {
         let known: Vec<String> = known.into_iter().map(|it| it.as_ref().to_owned()).collect();
@@ -188,19 +188,19 @@ impl Listed {
     }
 }
 
-/// Fails with all of these lines, if there is one.
+/// Fails with all these lines, if there are any.
 #[track_caller]
 pub fn report(wrong: impl Iterator<Item = String>) {
     let wrong: Vec<String> = wrong.collect();
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Returns the texts in backticks.
+/// Returns the texts in backticks, in order.
 pub fn names(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
 
-/// Returns the cells of a row; `\|` is no border.
+/// Returns the cells of a row; `\|` does not separate cells.
 fn cells(row: &str) -> Vec<String> {
     let row = row.trim().trim_start_matches('|').replace("\\|", "\0");
     let row = row.strip_suffix('|').unwrap_or(&row);

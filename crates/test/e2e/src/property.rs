@@ -1,5 +1,5 @@
-//! How a property is run: the same seeds each time unless asked for another, so that what a change
-//! is judged by does not depend on luck, and whoever looks for more can.
+//! Runs a property: with the same seeds each time, so that the verdict on a change does not depend
+//! on luck, or on request with another seed, to search further.
 //!
 //! `TRUEUP_CASES` sets the number of cases, `TRUEUP_SEED` the seed: 32 hex bytes, as printed by a
 //! failure, or `random`.
@@ -12,12 +12,12 @@ use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use trueup_testkit::crash::in_parallel;
 
-/// Threads that share the cases of a property, each with a seed of its own: a case waits for the
-/// kernel most of the time.
+/// Threads that share the cases of a property, each with its own seed: a case mostly waits for the
+/// kernel.
 const THREADS: u32 = 4;
 
-/// Runs so many cases of a property unless told otherwise; what it gives as its error is what fails
-/// it.
+/// Runs `cases` cases of a property, unless `TRUEUP_CASES` is set. Fails if the property returns an
+/// error.
 pub fn run<T: Debug, S: Strategy<Value = T>>(
     name: &str,
     cases: u32,
@@ -27,7 +27,7 @@ pub fn run<T: Debug, S: Strategy<Value = T>>(
     let cases = env::var("TRUEUP_CASES").map_or(cases, |text| text.parse().unwrap());
     let (first, threads) = match env::var("TRUEUP_SEED") {
         Ok(text) if text == "random" => (fresh_seed(), THREADS),
-        // The one that failed, alone.
+        // Only the case that failed.
         Ok(text) => (from_hex(&text), 1),
         Err(_) => ([116; 32], THREADS),
     };

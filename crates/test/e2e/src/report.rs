@@ -1,8 +1,8 @@
-//! Reports as text.
+//! Reports of passes as text.
 
 use trueup_rtnl::Report;
 
-/// Writes all ops, conflicts and doubts of a report, a line each.
+/// Writes all ops, conflicts and doubts of a report, one a line.
 pub fn describe(report: &Report) -> String {
     let ops = report.ops().map(|done| {
         let command = done.op.command(done.devices);

@@ -1,9 +1,9 @@
 //! Scenarios: behaviours written as text, one file each, in iproute2's words. `scenarios/README.md`
-//! describes the format. This module has its parser, which is pure and never panics, and its
+//! describes the format. This module has the parser, which is pure and never panics, and the
 //! runner.
 //!
-//! A scenario runs in a namespace of its own of the running kernel. Other writers speak through
-//! `ip`; rows and announcements are read without the codecs under test.
+//! A scenario runs in its own namespace of the running kernel. Other writers act through `ip`. Rows
+//! and announcements are read without the codecs under test.
 
 mod agent;
 mod errno;
@@ -29,7 +29,7 @@ use trueup_testkit::Kind;
 use trueup_testkit::faults::At;
 use writer::WriterLine;
 
-/// The invariants of trueup, by number from 1. A failing scenario names them.
+/// The invariants of trueup, numbered from 1. A failing scenario names them.
 pub const INVARIANTS: [&str; 9] = [
     "Foreign state is never touched",
     "Converged means that the kernel says so",
@@ -42,16 +42,16 @@ pub const INVARIANTS: [&str; 9] = [
     "No panic on input",
 ];
 
-/// One behaviour: its head, and the steps that show it.
+/// One behaviour: the head, and the steps that show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Scenario {
-    /// The comment at the top: what the scenario shows.
+    /// The comment at the top, which says what the scenario shows.
     title: String,
-    /// Numbers of the kernel facts that it shows.
+    /// The numbers of the kernel facts that it shows.
     facts: Vec<u32>,
-    /// Known faults of other systems that it is a regression test of, such as `diff-2`.
+    /// The known faults of other systems for which it is a regression test, such as `diff-2`.
     faults: Vec<String>,
-    /// Invariants that it shows, by number: see [`INVARIANTS`].
+    /// The numbers of the invariants that it shows: see [`INVARIANTS`].
     invariants: Vec<u8>,
     /// The kernel features that it needs.
     needs: Vec<Need>,
@@ -78,9 +78,9 @@ impl Scenario {
 /// A kernel feature that a scenario needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Need {
-    /// A kind of link, such as `vrf`.
+    /// A kind of link, by its name, such as `vrf`.
     Link(String),
-    /// A version.
+    /// A version, at least or at most.
     Kernel(Version),
     /// A sysctl, such as `net.ipv6.route.max_size`: a user namespace lacks some of them.
     Sysctl(String),
@@ -88,10 +88,10 @@ enum Need {
     Markers,
 }
 
-/// A condition on the version of the kernel.
+/// A condition on the kernel's version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Version {
-    /// The version must be below this one, rather than at least this one.
+    /// True if the version must be below this one; otherwise it must be at least this one.
     below: bool,
     /// Major and minor number.
     version: (u32, u32),
@@ -122,14 +122,14 @@ impl fmt::Display for Version {
     }
 }
 
-/// The error of a text that is no scenario.
+/// The error in a text that is not a valid scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Error {
-    /// Line, from 1.
+    /// The line number, from 1.
     line: usize,
-    /// Column in characters, from 1.
+    /// The column in characters, from 1.
     column: usize,
-    /// The problem, and what to write instead.
+    /// The problem, and the remedy.
     message: String,
 }
 
@@ -153,30 +153,30 @@ struct Step {
 enum StepKind {
     /// Another writer acts: `setup`, `writer`, `send`.
     Write(Vec<WriterLine>),
-    /// The desired state from here on, as the text of a desired-state file.
+    /// Sets the desired state from here on, as the text of a desired-state file.
     Desired(String),
-    /// A plan: the ops that a pass would have.
+    /// A plan: the ops of a pass now.
     Plan(Vec<Expected>),
     /// A pass, which must converge unless expectations are given.
     Apply { faults: Vec<FaultLine>, expected: Option<Vec<Expected>> },
     /// A pass that has no op and causes no announcement.
     Again(Vec<Expected>),
-    /// The agent subscribes; the subscription lasts until its process ends.
+    /// The agent subscribes, until its process ends.
     Listen,
-    /// The agent drains its subscription and has one pass if something is dirty. Without
-    /// expectations something must be dirty and the pass must converge.
+    /// The agent drains its subscription, and has one pass if something is dirty. Without
+    /// expectations, something must be dirty and the pass must converge.
     Drain { faults: Vec<FaultLine>, expected: Option<Vec<Expected>> },
     /// The agent drains and passes until nothing is dirty; the last pass must converge.
     Converge(Vec<FaultLine>),
-    /// The kernel's late announcements cost a pass without an op; after that nothing is dirty.
+    /// The kernel's late announcements cause a pass without an op; after that nothing is dirty.
     Idle,
-    /// The following steps are those of the agent of this name, until the next such step.
+    /// The following steps are about the agent with this name, until the next such step.
     Agent(String),
     /// This much time passes for the agents.
     Later(Duration),
-    /// The agent restarts, and finds its journal.
+    /// The agent restarts with its journal.
     Restart,
-    /// The agent restarts, and finds no journal.
+    /// The agent restarts without its journal.
     Forget,
     /// The agents restart with another boot id. The kernel keeps its state.
     Reboot,
@@ -184,15 +184,15 @@ enum StepKind {
     Recreate { noticed: bool },
     /// The disk below the journal refuses every sync until the agent restarts.
     JournalFails,
-    /// The agents' kernel keeps no marker on objects of these kinds from here on.
+    /// From here on, the agents' kernel keeps no marker on objects of these kinds.
     Mask(Vec<Kind>),
-    /// The objects that exist.
+    /// The existing objects, as selected.
     State(Selection, Vec<String>),
-    /// Foreign objects are as they were before the last pass, except those on these devices.
+    /// Foreign objects are unchanged since before the last pass, except on these devices.
     Unchanged(Vec<String>),
-    /// The announcements that the last acting step caused.
+    /// The announcements caused by the last acting step.
     Events(Vec<Kind>, Vec<String>),
-    /// The statuses of objects after the last pass.
+    /// The objects' statuses after the last pass.
     Status(Vec<Expected>),
     /// Waits for the end of duplicate address detection.
     Settle,
@@ -205,7 +205,7 @@ struct FaultLine {
     kind: FaultKind,
 }
 
-/// A [`Fault`](trueup_testkit::faults::Fault) whose writer's line has not run yet.
+/// A [`Fault`](trueup_testkit::faults::Fault); its writer's line has not run yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum FaultKind {
     Refuse(i32),
@@ -232,12 +232,12 @@ enum FaultKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Selection {
     kind: Kind,
-    /// `AF_INET`, `AF_INET6`, `AF_BRIDGE`, or 0.
+    /// `AF_INET`, `AF_INET6`, `AF_BRIDGE`, or 0 for all.
     family: u8,
-    /// Includes the kernel's own objects.
+    /// True if the kernel's own objects are included.
     all: bool,
-    /// Includes status, and values that differ from run to run.
+    /// True if status is included, and values that vary from run to run.
     details: bool,
-    /// Selects only objects with these words.
+    /// Selects only objects with all these words and values.
     with: Vec<(String, String)>,
 }

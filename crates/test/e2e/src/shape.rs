@@ -1,9 +1,9 @@
-//! The shapes of JSON that a page shows, and whether what the program prints has them.
+//! The shapes of JSON on a page, and a check of the program's output against them.
 //!
-//! A block of shapes has lines that begin with `NAME: {`, or go on with `| {`. These are shapes:
+//! A block of shapes has lines that begin with `NAME: {`, or continue with `| {`. These are shapes:
 //!
-//! - `{ "a", "b"?: number, …NAME }`: an object with these keys and no other. A key without a type is
-//!   a text, one with `?` may be missing, and `…NAME` stands for the keys of another shape.
+//! - `{ "a", "b"?: number, …NAME }`: an object with exactly these keys. A key without a type is a
+//!   text, one with `?` may be missing, and `…NAME` stands for the keys of another shape.
 //! - `{ KIND: S }`: an object with any keys.
 //! - `[ S ]`: a list; `S | S`: one of two; `"a|b"`: one of these texts.
 //! - `text`, `number`, `bool`, `null`, and the name of another shape.
@@ -17,15 +17,15 @@ use serde_json::Value;
 
 use crate::page::{Page, report};
 
-/// The shapes of a page.
+/// The shapes on one page.
 pub struct Shapes {
     page: String,
     named: Vec<Named>,
-    /// The keys and the types that something was checked by.
+    /// The keys and types that some checked value had.
     seen: Mutex<BTreeSet<Place>>,
 }
 
-/// What the pages show of the commands and of the events of `watch`.
+/// The documented shapes of the commands and of the events of `watch`.
 pub struct Shown {
     pub commands: Shapes,
     pub world: Shapes,
@@ -41,7 +41,7 @@ impl Default for Shown {
 }
 
 impl Shown {
-    /// Checks what `trueup` printed with these arguments, if that is JSON whose shape is shown.
+    /// Checks the output of `trueup` with these arguments, if it is JSON with a documented shape.
     #[track_caller]
     pub fn check_output(&self, args: &[&str], out: &str) {
         let is_json = args.windows(2).any(|words| words == ["--format", "json"]);
@@ -58,7 +58,7 @@ impl Shown {
         self.commands.check(shown, &value);
     }
 
-    /// Checks an event of `watch`.
+    /// Checks an event of `watch` against the shape of its kind.
     #[track_caller]
     pub fn check_event(&self, event: &Value) {
         let mut event = event.clone();
@@ -72,11 +72,11 @@ impl Shown {
     }
 }
 
-/// A line of the page, and the words of it that were seen.
+/// A line of the page, and the key and type on it.
 type Place = (usize, String);
 
 struct Named {
-    /// The block that it is in: its names hold there first.
+    /// The number of its block, in which names are looked up first.
     block: usize,
     line: usize,
     name: String,
@@ -94,7 +94,7 @@ enum Shape {
     List(Box<Shape>),
     Any(Vec<Shape>),
     Object(Vec<Member>),
-    /// Any keys.
+    /// An object with any keys.
     Map(Box<Shape>),
     Of(String),
 }
@@ -106,7 +106,7 @@ enum Member {
 }
 
 impl Shapes {
-    /// Reads the shapes of all blocks of a page that begin with one.
+    /// Reads the shapes in all blocks of a page that begin with one.
     pub fn of(page: &Page) -> Shapes {
         let mut named = Vec::new();
         for (block, found) in page.blocks().iter().enumerate() {
@@ -125,13 +125,13 @@ impl Shapes {
         Shapes { page: page.name.clone(), named, seen: Mutex::default() }
     }
 
-    /// Fails unless a value has the shape of this name, in the first block that has it.
+    /// Fails unless a value has the shape with this name, from the first block that has it.
     #[track_caller]
     pub fn check(&self, name: &str, value: &Value) {
         self.check_beside(name, name, value);
     }
 
-    /// As [`Shapes::check`], in the block of another shape.
+    /// Does the same as [`Shapes::check`], for the block of another shape.
     #[track_caller]
     pub fn check_beside(&self, beside: &str, name: &str, value: &Value) {
         let block = self.named[self.find(usize::MAX, beside)].block;
@@ -144,9 +144,8 @@ impl Shapes {
         all.extend(seen);
     }
 
-    /// Fails unless each key of the shapes in the block of this one, with each of its types but
-    /// null, was seen in a checked value. `left_out` are keys with their types, as the failure
-    /// names them.
+    /// Fails unless checked values had each key of the shapes in this one's block, with each of its
+    /// types except null. `left_out` are keys with their types, as the failure names them.
     #[track_caller]
     pub fn assert_all_seen_of(&self, name: &str, left_out: &[&str]) {
         let block = self.named[self.find(usize::MAX, name)].block;
@@ -163,7 +162,7 @@ impl Shapes {
         );
     }
 
-    /// Returns the shape of this name: of the block, else of any.
+    /// Returns the shape with this name: from the block, or else from any.
     fn find(&self, block: usize, name: &str) -> usize {
         let of = |it: &Named| it.name == name;
         let found = self
@@ -250,7 +249,7 @@ impl Shapes {
         }
     }
 
-    /// Compares the keys of an object, and their values, with one list of members.
+    /// Compares an object's keys and values with one list of members.
     fn has_keys(
         &self,
         keys: &[(usize, &Member)],
@@ -282,8 +281,8 @@ impl Shapes {
         }
     }
 
-    /// Returns the members with those of other shapes in the place of their names: a list for each
-    /// combination of alternatives.
+    /// Replaces the names of other shapes with their members: returns a list for each combination
+    /// of alternatives.
     fn spread<'a>(&'a self, block: usize, members: &'a [Member]) -> Vec<Vec<(usize, &'a Member)>> {
         let mut all = vec![Vec::new()];
         for member in members {
@@ -318,7 +317,7 @@ fn place(line: usize, key: &str, type_: &str) -> Place {
     (line, format!("\"{key}\": {type_}"))
 }
 
-/// Names the type of a value; an empty list shows nothing of what it holds.
+/// Names the type of a value; an empty list has no type of elements.
 fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -331,7 +330,7 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// Adds all places but those of null.
+/// Adds all places of a shape except null.
 fn all_places(shape: &Shape, places: &mut BTreeSet<Place>) {
     match shape {
         Shape::List(of) | Shape::Map(of) => all_places(of, places),
@@ -383,7 +382,7 @@ impl Parser<'_> {
         self.skip(self.rest.len() - trimmed.len());
     }
 
-    /// Takes a sign, and the space before it, if that comes next.
+    /// Consumes a sign and the space before it, if that comes next.
     fn takes(&mut self, sign: &str) -> bool {
         let next = self.rest.trim_start();
         let takes = next.starts_with(sign);
@@ -393,7 +392,7 @@ impl Parser<'_> {
         takes
     }
 
-    /// Takes `NAME:` before a `{`.
+    /// Consumes `NAME:` before a `{`.
     fn heading(&mut self) -> Option<String> {
         self.space();
         let (name, rest) = self.rest.split_once(':')?;
@@ -408,7 +407,7 @@ impl Parser<'_> {
         Some(name)
     }
 
-    /// Takes the rest of a line.
+    /// Skips the rest of a line.
     fn comment(&mut self) {
         let end = self.rest.find('\n').unwrap_or(self.rest.len());
         self.skip(end);
@@ -459,7 +458,7 @@ impl Parser<'_> {
                 let shape = if self.takes(":") { self.any() } else { Shape::Text };
                 members.push(Member::Key { line, key, is_optional, shape });
             } else {
-                // Any key.
+                // Any word stands for the key.
                 self.word();
                 assert!(self.takes(":"), "{}", self.at("no :"));
                 let of = self.any();

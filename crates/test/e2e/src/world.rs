@@ -1,22 +1,21 @@
-//! The namespace at one moment, by what identifies an object to the kernel, read from raw bytes.
+//! A namespace at one moment, keyed by the kernel's identity of objects, read from raw bytes.
 
 use std::collections::BTreeMap;
 
 use trueup_testkit::fields::{Fields, Names, fields, line};
 use trueup_testkit::{Kind, RawMessage, Snapshot};
 
-/// What identifies an object, and who it says made it: an object under another protocol is another
-/// object.
+/// The identity of an object and its protocol: an object with another protocol is another object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id {
     pub kind: Kind,
-    /// The device that it is, or lives on; 0 for those that name none.
+    /// The index of its device, or of the link itself; 0 if it names none.
     pub device: u32,
     pub key: Vec<u8>,
     pub protocol: u8,
 }
 
-/// What an object is known by to the kernel, whoever made it.
+/// An object's key in the kernel, regardless of its maker: kind, device, key.
 pub type Place = (Kind, u32, Vec<u8>);
 
 impl Id {
@@ -65,16 +64,16 @@ impl Id {
     }
 }
 
-/// The namespace at one moment.
+/// The rows of a namespace at one moment.
 #[derive(Clone)]
 pub struct World {
-    /// IPv4 routes may be several of a key.
+    /// Several IPv4 routes may share a key.
     pub rows: BTreeMap<Id, Vec<RawMessage>>,
     pub names: Names,
 }
 
 impl World {
-    /// Reads it. Who writes meanwhile is seen in part.
+    /// Reads the namespace. Concurrent writes are seen in part.
     pub fn look() -> World {
         let snapshot = Snapshot::take();
         let mut rows = BTreeMap::new();
@@ -93,12 +92,12 @@ impl World {
         rows.flat_map(|(id, rows)| rows.iter().map(move |row| (id, row)))
     }
 
-    /// What is declared by another writer, and not the kernel's own.
+    /// Returns the objects declared by other writers, without the kernel's own.
     pub fn declared(&self) -> impl Iterator<Item = (&Id, &Vec<RawMessage>)> {
         self.rows.iter().filter(|(_, rows)| !derived(&rows[0]))
     }
 
-    /// Name and kind of the link of that index.
+    /// Returns name and kind of the link with an index.
     pub fn link(&self, index: u32) -> Option<(String, String)> {
         let (_, row) = self.of(Kind::Link).find(|(id, _)| id.device == index)?;
         let mut fields = fields(row, &self.names);
@@ -109,13 +108,14 @@ impl World {
         fields(row, &self.names)
     }
 
-    /// A row for a person.
+    /// Formats a row for messages.
     pub fn line(&self, row: &RawMessage) -> String {
         format!("{} #{}", line(row.kind.word(), &self.fields(row)), row.device())
     }
 
-    /// What there is of a row to be kept: a link's MTU and hardware address may follow from what is
-    /// below it and from its ports, and where a route of a nexthop object leads is the object's.
+    /// Returns the parts of a row that must be kept. A link's MTU and hardware address may follow
+    /// from its lower device and its ports; a route with a nexthop object leads where the object
+    /// leads.
     pub fn kept(&self, row: &RawMessage) -> (String, Option<RawMessage>) {
         const RTA_NH_ID: u16 = 30;
         const LEADS: [u16; 4] = [4, 5, 9, 18];
@@ -139,19 +139,19 @@ impl World {
         (line("link", &fields), None)
     }
 
-    /// What there is of all rows of an object to be kept.
+    /// Returns the parts to keep of all rows of an object.
     pub fn kept_of(&self, id: &Id) -> Vec<(String, Option<RawMessage>)> {
         let rows = self.rows.get(id).into_iter().flatten();
         rows.map(|row| self.kept(row)).collect()
     }
 
-    /// All that is at a place.
+    /// Returns all rows at a place.
     pub fn at(&self, place: &Place) -> Vec<&RawMessage> {
         let rows = self.rows.iter().filter(|(id, _)| id.place() == *place);
         rows.flat_map(|(_, rows)| rows).collect()
     }
 
-    /// What this one lacks of another, or has otherwise, a line each.
+    /// Returns the differences of this one from `other`, one a line: missing and changed rows.
     pub fn lacks(&self, other: &World) -> String {
         let mut text = String::new();
         for (id, theirs) in other.declared() {
@@ -165,7 +165,7 @@ impl World {
     }
 }
 
-/// Returns true if the kernel made a row by itself. What is made here is never marked as its.
+/// Returns true if the kernel made a row by itself. Tests never use the kernel's marker.
 pub fn derived(row: &RawMessage) -> bool {
     match row.kind {
         Kind::Link => row.device() == 1,
@@ -177,7 +177,7 @@ pub fn derived(row: &RawMessage) -> bool {
     }
 }
 
-/// Permanent, without resolution, learnt from outside, or a proxy.
+/// Returns true for a permanent entry, one without resolution or learnt from outside, and a proxy.
 fn is_declared_neighbour(row: &RawMessage) -> bool {
     let flags = row.header[10];
     row.header[8] & 0xc0 != 0 || flags & 0x18 != 0

@@ -1,5 +1,5 @@
-//! The source at a size where what is quadratic, or held for each foreign row, shows. What a pass
-//! costs is measured by `trueup-benches`; here it is right or wrong.
+//! The source at a size that shows quadratic costs, and memory held for each foreign row. These
+//! tests check correctness; `trueup-benches` measures the cost of a pass.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code, though without #[test]")]
 
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     ])
 }
 
-/// A pass over a namespace, whatever comes of it.
+/// Makes a pass over a namespace, and returns its report.
 fn pass_over(namespace: &Namespace, desired: &Desired) -> Report {
     let options = Options::default();
     Rtnl::new()
@@ -55,23 +55,23 @@ fn pass(desired: &Desired) -> Report {
     report
 }
 
-/// The `at`-th /28 of 20.0.0.0/8.
+/// Returns the `at`-th /28 of 20.0.0.0/8.
 fn v4(at: u32) -> Prefix {
     Prefix::new(Ipv4Addr::from((20 << 24) + (at << 4)).into(), 28).unwrap()
 }
 
-/// The `at`-th /64 of 2001:db8::/32.
+/// Returns the `at`-th /64 of 2001:db8::/32.
 fn v6(at: u32) -> Prefix {
     let address = (0x2001_0db8_u128 << 96) + (u128::from(at) << 64);
     Prefix::new(Ipv6Addr::from(address).into(), 64).unwrap()
 }
 
-/// Routes of each family over eight gateways, and rules of each.
+/// Returns routes of each family over eight gateways, and rules of each family.
 fn desired(routes: u32, rules: u32) -> Desired {
     desired_via(2, routes, rules)
 }
 
-/// The same by gateways from that number on.
+/// Does the same with gateways from the number `first` on.
 fn desired_via(first: u32, routes: u32, rules: u32) -> Desired {
     let route = |prefix: Prefix, at: u32| {
         let host = first + at % 8;
@@ -99,7 +99,7 @@ fn thousands_go_in_hold_still_and_come_out() {
     const ROUTES: u32 = 10_000;
     const RULES: u32 = 1_000;
     uplinks(1);
-    // Other writers in the same tables, among ours and beside them.
+    // Other writers' routes are in the same tables, between ours and beside them.
     ip_batch((0..200).flat_map(|at| {
         [
             format!("route add 20.0.{at}.1/32 dev up0 proto static"),
@@ -122,7 +122,7 @@ fn thousands_go_in_hold_still_and_come_out() {
     before.assert_same(&Snapshot::settled());
 }
 
-/// Connects to a namespace, and counts the bytes that it sends.
+/// Connects to a namespace, and counts the bytes sent.
 #[derive(Debug)]
 struct Counting {
     inner: Namespace,
@@ -149,8 +149,8 @@ impl Layer for Counted {
     }
 }
 
-/// The kernel's replace takes the first route of a key, whoever's it is. Who else is on the keys is
-/// read along with our own routes, and a second read shows what came of the change.
+/// The kernel's replace takes the first route of a key, from any writer. A pass reads the other
+/// routes on its keys together with ours, and a second read shows the result.
 fn many_routes_change_gateway_by_two_reads_beside_those_of_other_writers() {
     const ROUTES: u32 = 9_000;
     uplinks(1);
@@ -170,7 +170,7 @@ fn many_routes_change_gateway_by_two_reads_beside_those_of_other_writers() {
         received: Arc::clone(&received),
     }));
 
-    // What is in front of ours is in conflict, and nothing is to be done.
+    // The route before ours is a conflict, so there is nothing to do.
     let kept = pass_over(&namespace, &desired(ROUTES, 0));
     assert_eq!((kept.conflicts().len(), kept.ops().count()), (100, 0));
     let one_read = received.swap(0, Ordering::Relaxed);
@@ -185,13 +185,13 @@ fn many_routes_change_gateway_by_two_reads_beside_those_of_other_writers() {
     let read = received.load(Ordering::Relaxed);
     assert!(read < one_read * 5 / 2, "{read} bytes, {one_read} a read");
 
-    // Nothing of the other writer's was overwritten.
+    // No route of the other writer was overwritten.
     let _back = pass_over(&namespace, &desired(ROUTES, 0));
     before.assert_same(&Snapshot::settled());
 }
 
-/// A pass that creates a few routes reads who sits on their keys, and one that has nothing to do
-/// reads its own: neither may hold the rest.
+/// A pass that creates a few routes reads the other routes on their keys. A pass with nothing to do
+/// reads only our routes. Neither may hold the rest.
 // fact 39
 fn foreign_rows_are_not_held_in_memory() {
     const FOREIGN: u32 = 50_000;
@@ -205,7 +205,7 @@ fn foreign_rows_are_not_held_in_memory() {
     }));
     let [create_among_many, keep_among_many] = [measured(), measured()];
 
-    // To hold a route takes more than 100 bytes: five million for all of them.
+    // Holding a route takes more than 100 bytes: five million for all of them.
     const BOUND: u64 = 3_500_000;
     for (alone, among_many) in [(create_alone, create_among_many), (keep_alone, keep_among_many)] {
         assert!(
@@ -215,8 +215,8 @@ fn foreign_rows_are_not_held_in_memory() {
     }
 }
 
-/// By how many bytes the peak of a process grew over a pass that wants ten routes. The process is
-/// fresh, and in the namespace of the calling thread.
+/// Returns how much the process's peak memory grew over a pass that wants ten routes, in bytes. The
+/// process is fresh, in the calling thread's namespace.
 fn measured() -> u64 {
     let output = Command::new(env::current_exe().unwrap()).env(MEASURED, "1").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -226,13 +226,13 @@ fn measured() -> u64 {
 fn growth_of_a_pass() -> u64 {
     let before = peak();
     let report = pass(&desired(5, 0));
-    // Not dropped before the peak is read: a report counts.
+    // Keep the report until the peak is read, so that it counts.
     let after = peak();
     assert!(report.converged());
     after - before
 }
 
-/// The most that was resident so far, bytes (`VmHWM`).
+/// Returns the peak resident memory in bytes (`VmHWM`).
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));

@@ -1,4 +1,4 @@
-//! Every scenario on the running kernel, and tests of the runner. `TRUEUP_SCENARIOS` names another
+//! Every scenario on the running kernel, and tests of the runner. `TRUEUP_SCENARIOS` sets another
 //! directory of scenarios.
 
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ fn a_line_of_a_writer_that_ends_otherwise_is_reported_at_its_line() {
         let place = format!("x.scenario:{line}: ");
         assert!(text.starts_with(&place) && text.contains(message), "{text}");
     }
-    // A delete of rule 900, as a message.
+    // A raw message that deletes rule 900.
     let delete = "rule del 020000006400000000000000 6=84030000";
     let text = failure(&format!("# t\nsend\n  {delete} -> EINVAL\n"));
     assert!(text.contains("ended in ENOENT, EINVAL was expected"), "{text}");
@@ -47,7 +47,7 @@ fn a_wrong_file_is_reported_with_the_line_of_the_scenario() {
 }
 
 fn a_pass_that_takes_a_writers_rule_breaks_the_first_invariant() {
-    // The rule bears our marker; `unchanged` compares it under another one, as foreign.
+    // The rule has our marker; `unchanged` runs under another marker, so the rule is foreign.
     let text = failure(
         "# t\nsetup\n  rule add pref 900 table 100 protocol 116\ndesired\n  protocol = 117\n  rule = []\n\
          apply\nwriter\n  rule del pref 900 table 100\nunchanged\n",

@@ -1,6 +1,6 @@
-//! Announcements of the kernel: the proof that nothing was written. A write that changes nothing is
-//! announced too where the kernel does so (IPv6 routes and addresses replaced by their equals); an
-//! IPv4 route replaced by its equal is not, and no listener can see it.
+//! Proves from the kernel's announcements that nothing was written. The kernel announces some
+//! writes that change nothing: IPv6 routes and addresses replaced by equal ones. An IPv4 route
+//! replaced by an equal one is not announced, so no listener can see it.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,10 +14,11 @@ use crate::snapshot::Snapshot;
 use crate::stable::stable;
 use crate::wire::{DATAGRAM, open, raw_dump, receive};
 
-/// A listener on all rtnetlink groups of the calling thread's namespace, from its making on.
+/// A listener on all rtnetlink groups of the calling thread's namespace, from its creation on.
 pub struct Changes {
     socket: OwnedFd,
-    /// As last announced, by index: the kernel also announces links whose carrier alone changed.
+    /// The last announcement of each link, by index: the kernel also announces links if only the
+    /// carrier changed.
     links: HashMap<u32, RawMessage>,
 }
 
@@ -41,18 +42,18 @@ impl Changes {
     ///
     /// # Panics
     ///
-    /// When it does not settle, or without a socket.
+    /// If the namespace does not settle, or no socket can be opened.
     pub fn watch() -> Self {
         Snapshot::settled();
         Self::of(ALL_GROUPS)
     }
 
-    /// Listens at once, to what is announced of objects alone: a link is not announced once more
-    /// for its IPv6 settings.
+    /// Listens at once, to announcements of objects only. It does not hear the second announcement
+    /// of a link, which is for its IPv6 settings.
     ///
     /// # Panics
     ///
-    /// Without a socket.
+    /// If no socket can be opened.
     pub fn of_objects() -> Self {
         Self::of(OBJECTS)
     }
@@ -60,8 +61,8 @@ impl Changes {
     fn of(groups: u32) -> Self {
         let socket = open(groups).expect("a socket for rtnetlink groups");
         const ENOUGH: usize = 64 << 20;
-        // Refused in a user namespace; the most that is allowed then holds a few hundred messages,
-        // and an overrun is reported.
+        // In a user namespace the kernel refuses. The largest size allowed then holds a few hundred
+        // messages, and reports an overrun.
         if set_socket_recv_buffer_size_force(&socket, ENOUGH).is_err() {
             let _best_effort = set_socket_recv_buffer_size(&socket, ENOUGH);
         }
@@ -73,26 +74,26 @@ impl Changes {
         Self { socket, links }
     }
 
-    /// Returns the announcements since the last call, reduced by [`stable`](crate::stable()):
-    /// without neighbour resolution, and without links that are as they were. Announcements are
-    /// made before the write that causes them is acknowledged, so none is still under way, except
-    /// those of the kernel's own timers.
+    /// Returns the announcements since the last call, reduced by [`stable`](crate::stable()).
+    /// Neighbour resolution and unchanged links are left out. The kernel announces a write before
+    /// it acknowledges it, so no announcement is still under way, except from the kernel's own
+    /// timers.
     ///
     /// # Panics
     ///
-    /// When more was announced than the socket's buffer holds.
+    /// If more was announced than the socket's buffer holds.
     pub fn take(&mut self) -> Vec<RawMessage> {
         self.announcements().into_iter().map(|(message, ..)| message).collect()
     }
 
-    /// As [`take`](Self::take), each with the request that caused it: the port of the socket and
-    /// the flags. The port is 0 where the kernel does not say: for links, IPv6 addresses,
-    /// neighbours that are gone, and all that it derives. Of the flags the kernel reports for
-    /// routes whether `NLM_F_REPLACE` replaced another one.
+    /// Returns the same as [`take`](Self::take), each with the request that caused it: the socket's
+    /// port and the flags. The port is 0 where the kernel does not report it: for links, IPv6
+    /// addresses, deleted neighbours, and everything the kernel derives. The kernel reports one of
+    /// the flags, for routes: `NLM_F_REPLACE` if another route was replaced.
     ///
     /// # Panics
     ///
-    /// As [`take`](Self::take).
+    /// Like [`take`](Self::take).
     pub fn announcements(&mut self) -> Vec<(RawMessage, u32, u16)> {
         let mut changes = Vec::new();
         let mut buffer = vec![0; DATAGRAM];
@@ -115,8 +116,9 @@ impl Changes {
         }
     }
 
-    /// Bridge ports are announced a second time with family 7 and a part of their attributes; the
-    /// first has all.
+    /// Returns true if a link differs from its last announcement. Rows of family 7 do not count:
+    /// they announce bridge ports a second time, with some of their attributes. The first
+    /// announcement has them all.
     fn link_moved(&mut self, link: &RawMessage) -> bool {
         const AF_BRIDGE: u8 = 7;
         link.family() != AF_BRIDGE
@@ -124,11 +126,11 @@ impl Changes {
     }
 }
 
-/// Runs something and fails if the kernel announced any change meanwhile.
+/// Runs `work` and fails if the kernel announced any change meanwhile.
 ///
 /// # Panics
 ///
-/// With the announcements, one a line.
+/// If there was a change: with the announcements, one a line.
 #[track_caller]
 pub fn assert_no_changes<T>(work: impl FnOnce() -> T) -> T {
     let mut changes = Changes::watch();

@@ -1,8 +1,8 @@
-//! Crash points: a process kills itself at one of its points, to show what a crash leaves behind at
-//! every place where it can leave something.
+//! Crash points: a process kills itself at one of its points, to show the state that a crash leaves
+//! behind at every possible place.
 //!
 //! A first process passes all points and lists them; then one process for each of them dies there.
-//! No destructor runs. [`faults`](crate::faults) has the faults that a program can notice.
+//! No destructor runs. For faults that a program can notice, see [`faults`](crate::faults).
 //!
 //! ```
 //! use trueup_netlink::Socket;
@@ -35,25 +35,27 @@ use crate::layer::{self, Layer};
 use crate::message::{Kind, requests, u16_at};
 use crate::runner::panic_text;
 
-/// The points at which this process may die, counted from 1 as it comes by. Clones share the count.
+/// The points at which this process may die, counted from 1 as the process passes them. Clones
+/// share the count.
 #[derive(Clone, Debug)]
 pub struct Points(Arc<Mutex<Passed>>);
 
 #[derive(Debug)]
 struct Passed {
     points: Vec<String>,
-    /// A point, and how often it is yet to be passed, with the deadly time.
+    /// The deadly point, and how many passes are left, the deadly one included.
     deadly: Option<(String, usize)>,
 }
 
 impl Points {
-    /// None is deadly.
+    /// Returns points that only count: none is deadly.
     pub fn counted() -> Self {
         Self::new(None)
     }
 
-    /// A point is, when it is passed for the `nth` time, from 1: the process names it on standard
-    /// output, and kills itself (`SIGKILL`). See [`nth_of`].
+    /// Returns points of which `point` is deadly when passed for the `nth` time, from 1. The
+    /// process then prints the point's name on standard output and kills itself (`SIGKILL`). See
+    /// [`nth_of`].
     pub fn deadly(point: &str, nth: usize) -> Self {
         Self::new(Some((point.to_owned(), nth)))
     }
@@ -63,7 +65,7 @@ impl Points {
         Self(Arc::new(Mutex::new(Passed { points, deadly })))
     }
 
-    /// A point, by what has just been done or is just to be done.
+    /// Passes a point, named after the step just done or about to be done.
     pub fn pass(&self, point: String) {
         let mut passed = self.lock();
         let is_deadly = match &mut passed.deadly {
@@ -79,7 +81,7 @@ impl Points {
         }
     }
 
-    /// Does something with a point before and one after it.
+    /// Runs `work` with a point before and one after it.
     pub fn around<T>(&self, what: &str, work: impl FnOnce() -> T) -> T {
         self.pass(format!("before {what}"));
         let done = work();
@@ -87,13 +89,13 @@ impl Points {
         done
     }
 
-    /// All points up to now, in order.
+    /// Returns all points passed so far, in order.
     pub fn passed(&self) -> Vec<String> {
         self.lock().points.clone()
     }
 
     /// Returns a namespace with a point before and after every message sent to it. A batch is sent
-    /// message by message, so that there are points in its middle too.
+    /// message by message, so there are points in its middle too.
     pub fn namespace(&self, inner: Namespace) -> Namespace {
         Namespace::through(Arc::new(Deadly { inner, points: self.clone() }))
     }
@@ -103,21 +105,21 @@ impl Points {
     }
 }
 
-/// Returns how often the point at an index of a list has been passed by then, from 1. A point is
-/// found again by this number rather than by its place: a dump that was interrupted is repeated,
-/// and then all later points have other places.
+/// Returns how often the point at index `at` has been passed by then, from 1. This number finds the
+/// point again in the next run; its place does not, as a repeated dump (after an interruption)
+/// shifts all later points.
 pub fn nth_of(points: &[String], at: usize) -> usize {
     let same = points[..=at].iter().filter(|point| **point == points[at]);
     same.count()
 }
 
-/// Keeps the runs that this process makes. `TRUEUP_CRASH` says which: `all`, or the name of a
-/// single run. Without it, up to `per_class` of each class, drawn by `TRUEUP_SEED` (a number, 1
-/// unless given). A class is the text of a point, such as `after send: delete link`.
+/// Selects the runs that this process makes. `TRUEUP_CRASH` is `all` or the name of a single run.
+/// Without it, up to `per_class` runs of each class are drawn by `TRUEUP_SEED` (a number, by
+/// default 1). A class is the text of a point, such as `after send: delete link`.
 ///
 /// # Panics
 ///
-/// If `TRUEUP_SEED` is no number.
+/// If `TRUEUP_SEED` is not a number.
 pub fn select<T>(
     runs: Vec<T>,
     per_class: usize,
@@ -133,7 +135,7 @@ pub fn select<T>(
     sample(runs, per_class, class, seed)
 }
 
-/// Up to so many runs of each class, in their order.
+/// Draws up to `per_class` runs of each class and keeps their order.
 fn sample<T>(runs: Vec<T>, per_class: usize, class: impl Fn(&T) -> String, seed: u64) -> Vec<T> {
     let mut classes: BTreeMap<String, Vec<(u64, usize)>> = BTreeMap::new();
     for (at, run) in runs.iter().enumerate() {
@@ -151,12 +153,12 @@ fn sample<T>(runs: Vec<T>, per_class: usize, class: impl Fn(&T) -> String, seed:
     runs.into_iter().filter(|_| at.next().is_some_and(|at| kept.contains(&at))).collect()
 }
 
-/// Carries runs out, so many at once, each on whatever thread is free: most of the time a run waits
-/// for the kernel.
+/// Executes the runs, `at_once` at a time, each on the next free thread: a run spends most of its
+/// time waiting for the kernel.
 ///
 /// # Panics
 ///
-/// After all of them, with the words of those that did.
+/// After all runs are over, with the messages of those that panicked.
 pub fn in_parallel<T: Sync>(runs: &[T], at_once: usize, run: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(Vec::new());
@@ -183,8 +185,8 @@ fn die(point: Option<&String>) -> ! {
         let _nobody_reads = writeln!(io::stdout(), "{point}");
     }
     let _killed = kill_process(getpid(), Signal::KILL);
-    // Not reached: a signal to oneself is there before the call returns. And no crash if it were,
-    // but a failed test.
+    // Not reached: a signal to oneself arrives before the call returns. If it were, the test would
+    // fail without a crash.
     abort()
 }
 
@@ -218,8 +220,8 @@ impl Layer for OneByOne {
     }
 }
 
-/// A request in words: `create`, `update`, `delete`, `query` or `dump`, the kind, and the family
-/// where it has one.
+/// Describes a request in words: `create`, `update`, `delete`, `query` or `dump`, the kind, and the
+/// family if it has one.
 fn named(request: &[u8]) -> String {
     const NLM_F_DUMP: u16 = 0x300;
     const NLM_F_CREATE: u16 = 0x400;
@@ -320,7 +322,7 @@ mod tests {
         assert_eq!(points.passed(), expected);
     }
 
-    /// Not a test of its own: the process that dies.
+    /// Runs in the process that dies; it is not a test itself.
     #[test]
     fn child() {
         if let Ok(deadly) = env::var(AT) {

@@ -1,16 +1,16 @@
-//! Directories of a test's own.
+//! Directories for one test alone.
 
 use std::io::ErrorKind;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Makes a directory that is empty, whatever was there: it may be that of one who bore the same
-/// process id and was killed.
+/// Makes an empty directory and removes anything already there. That may be left from a killed
+/// process with the same process id.
 ///
 /// # Errors
 ///
-/// When what is there cannot be removed, or nothing be made in its place.
+/// If the old content cannot be removed, or the directory cannot be made.
 pub fn empty_directory(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -19,16 +19,16 @@ pub fn empty_directory(path: &Path) -> io::Result<()> {
     fs::create_dir(path)
 }
 
-/// A directory below that of temporary files, which goes with it.
+/// A directory in the system's temporary directory, deleted on drop.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes one that is empty, named after its use and this process.
+    /// Makes an empty directory, named after its use and this process.
     ///
     /// # Errors
     ///
-    /// As of [`empty_directory`].
+    /// Like [`empty_directory`].
     pub fn make(name: &str) -> io::Result<Scratch> {
         let name = format!("trueup-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
@@ -47,7 +47,7 @@ impl Deref for Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // There is nothing to be done about what fails here.
+        // A destructor can do nothing about a failure.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

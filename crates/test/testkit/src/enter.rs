@@ -1,6 +1,6 @@
-//! Namespaces of one's own, without root: a user namespace makes the caller root over the network
-//! and mount namespaces made with it. For throwaway processes only: nothing here can be undone
-//! within the process.
+//! Private namespaces, without root: a user namespace makes the caller root over the network and
+//! mount namespaces made with it. For throwaway processes only: nothing here can be undone within
+//! the process.
 
 use std::fs;
 use std::io;
@@ -16,16 +16,16 @@ use crate::message::Kind;
 use crate::wire;
 
 /// Enters a fresh user, network and mount namespace in which the caller is root, and brings `lo`
-/// up. `/run` becomes an empty, writable tmpfs, so that `ip netns add` and state directories work
-/// and nothing of the machine's is in reach.
+/// up. `/run` becomes an empty, writable tmpfs: `ip netns add` and state directories work, and
+/// nothing of the machine is in reach.
 ///
-/// Call it first in `main`: the kernel refuses (`EINVAL`) once the process has a second thread.
-/// Where user namespaces are forbidden and the caller is root already, network and mount namespace
-/// alone are entered.
+/// Call it first in `main`: the kernel refuses (`EINVAL`) once the process has a second thread. If
+/// user namespaces are forbidden and the caller is already root, it enters only a network and a
+/// mount namespace.
 ///
 /// # Errors
 ///
-/// When the machine does not allow it: the text names the step, the kernel's error, the setting and
+/// If the machine does not allow it: the text names the step, the kernel's error, the setting and
 /// the remedy.
 pub fn enter() -> io::Result<()> {
     let (uid, gid) = (geteuid(), getegid());
@@ -51,23 +51,23 @@ pub fn enter() -> io::Result<()> {
     loopback_up().map_err(|error| forbidden("setting lo up", &error, ""))
 }
 
-/// Moves the calling thread alone to a fresh network namespace with the kernel's own defaults and
+/// Moves only the calling thread to a fresh network namespace with the kernel's own defaults and
 /// `lo` down. Processes that it starts from then on live there too.
 ///
 /// # Panics
 ///
-/// Without the right to: the process has to have gone through [`enter`].
+/// If the caller lacks the right: call [`enter`] first in the process.
 pub fn fresh_netns() {
     unshare(UnshareFlags::NEWNET).expect("a network namespace: was enter() called first?");
 }
 
-/// As [`fresh_netns`], made to hold still: `lo` is up, IPv6 is on, and addresses are usable at
-/// once, as duplicate detection is off (with it an address stays tentative for a second or two, and
-/// announces its end).
+/// Does the same as [`fresh_netns`], and quiets the namespace: `lo` is up, IPv6 is on, and
+/// duplicate address detection is off. Addresses are usable at once. With detection, an address
+/// would stay tentative for a second or two, and the kernel would announce its end.
 ///
 /// # Panics
 ///
-/// As [`fresh_netns`], or when `/proc/sys/net` cannot be written.
+/// Like [`fresh_netns`], or if `/proc/sys/net` cannot be written.
 pub fn quiet_netns() {
     fresh_netns();
     for (setting, value) in
@@ -75,8 +75,8 @@ pub fn quiet_netns() {
     {
         for scope in ["all", "default"] {
             let path = format!("/proc/sys/net/ipv6/conf/{scope}/{setting}");
-            // A writer spins for as long as others have the kernel's lock
-            // (`addrconf_sysctl_disable`), a reader does not.
+            // A writer spins while others hold the kernel's lock (`addrconf_sysctl_disable`), a
+            // reader does not.
             if fs::read_to_string(&path).is_ok_and(|now| now.trim() == value) {
                 continue;
             }
@@ -86,21 +86,21 @@ pub fn quiet_netns() {
     loopback_up().expect("lo comes up");
 }
 
-/// Takes `CAP_NET_ADMIN` from the calling thread, and from whatever it executes from then on.
+/// Takes `CAP_NET_ADMIN` from the calling thread, and from every program that it executes later.
 ///
 /// # Panics
 ///
-/// Without `CAP_SETPCAP`, that is outside of the namespaces of [`enter`].
+/// Without `CAP_SETPCAP`, which only the namespaces of [`enter`] give.
 pub fn without_net_admin() {
     give_up(CapabilitySet::NET_ADMIN);
 }
 
-/// Takes root's right to pass over the permissions of files from the calling thread, and from
-/// whatever it executes from then on.
+/// Takes root's right to ignore file permissions from the calling thread, and from every program
+/// that it executes later.
 ///
 /// # Panics
 ///
-/// As [`without_net_admin`].
+/// Like [`without_net_admin`].
 pub fn without_file_override() {
     give_up(CapabilitySet::DAC_OVERRIDE);
     give_up(CapabilitySet::DAC_READ_SEARCH);
@@ -121,7 +121,7 @@ fn forbidden(step: &str, error: &io::Error, more: &str) -> io::Error {
     io::Error::new(error.kind(), text)
 }
 
-/// The settings that forbid user namespaces, the value that does, and what to write instead.
+/// The settings that forbid user namespaces: the path, the forbidding value, and the remedy.
 const SETTINGS: [(&str, &str, &str); 3] = [
     (
         "kernel.apparmor_restrict_unprivileged_userns",
@@ -169,8 +169,8 @@ fn loopback_up() -> io::Result<()> {
 #[allow(unsafe_code, reason = "unshare(2) is unsafe for CLONE_FILES alone")]
 fn unshare(flags: UnshareFlags) -> io::Result<()> {
     assert!(!flags.contains(UnshareFlags::FILES));
-    // SAFETY: the function is unsafe as a thread with a descriptor table of its own would break
-    // what others know about theirs; CLONE_FILES is not among the flags.
+    // SAFETY: the function is unsafe because a thread with its own descriptor table breaks what
+    // other threads assume about theirs; CLONE_FILES is not among the flags.
     unsafe { rustix::thread::unshare_unsafe(flags) }?;
     Ok(())
 }

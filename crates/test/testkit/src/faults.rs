@@ -1,5 +1,5 @@
-//! Faults on demand: a namespace through which messages go to another one, a model or real, and
-//! sometimes astray.
+//! Faults on demand: a namespace that passes messages to another one, a model or the real kernel,
+//! and sometimes loses or garbles them.
 //!
 //! ```
 //! use trueup_netlink::Socket;
@@ -36,62 +36,61 @@ const NLM_F_DUMP: u16 = 0x300;
 const EAGAIN: i32 = 11;
 const ENOBUFS: i32 = 105;
 
-/// The moment of a fault. Everything is counted from 1, over all sockets, from [`Faults::add`] on.
+/// The moment of a fault. All counts start at 1 with [`Faults::add`], and cover all sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     /// At the n-th message that asks for a change.
     Change(u32),
-    /// At each of them.
+    /// At every message that asks for a change.
     EveryChange,
     /// At the n-th dump of a kind.
     Dump(Kind, u32),
-    /// At each of them.
+    /// At every dump of a kind.
     EveryDump(Kind),
-    /// Each time a listening socket reads announcements: all that wait are read at once.
+    /// Each time a listening socket reads announcements; it reads all waiting ones at once.
     Announcements,
 }
 
-/// A fault. Faults of rows do nothing to a change, nor to announcements, and so on.
+/// A fault. A fault applies only where it makes sense: faults of rows affect neither changes nor
+/// announcements, and so on.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The change, or the dump, is answered with this errno (positive), and not carried out.
+    /// The change or dump is not executed, and answered with this errno (positive).
     Refuse(i32),
-    /// The change is carried out, its answer is lost, and the socket says so once (`ENOBUFS`).
+    /// The change is executed and its answer is lost, which the socket reports once (`ENOBUFS`).
     LoseAnswer,
     /// The process dies before the message is sent: see [`died`].
     DieBefore,
-    /// The process dies when the message has been carried out and nothing was read of its answer.
+    /// The process dies when the message has been executed, before any of the answer is read.
     DieAfter,
     /// Another writer acts just before.
     Writer(Arc<dyn Fn() + Send + Sync>),
-    /// All rows bear `NLM_F_DUMP_INTR`.
+    /// All rows have the flag `NLM_F_DUMP_INTR`.
     Interrupt,
-    /// The n-th row, from 1, is missing without a word.
+    /// The n-th row, from 1, is missing, without an error.
     LoseRow(usize),
     /// The n-th row, from 1, comes twice.
     RepeatRow(usize),
-    /// The first attribute of the n-th row, from 1, has lost its last byte.
+    /// The first attribute of the n-th row, from 1, lacks its last byte.
     SpoilRow(usize),
-    /// Every row has one more attribute, of an unknown number.
+    /// Every row has an additional attribute with an unknown number.
     UnknownAttribute,
-    /// The rows come as a datagram larger than any buffer.
+    /// The rows come as one datagram larger than any buffer.
     Truncate,
-    /// The rows come as a datagram whose first message says that it is longer than it is.
+    /// The rows come as one datagram. Its first message claims a length beyond its end.
     Corrupt,
-    /// The first row is lost, or all announcements are, and the socket says that something was
-    /// (`ENOBUFS`).
+    /// The first row, or every announcement, is lost, and the socket reports a loss (`ENOBUFS`).
     Overrun,
-    /// The dump breaks off at its end with this errno (positive), inside of `NLMSG_DONE`.
+    /// The dump ends with this errno (positive) in its `NLMSG_DONE`.
     BreakOff(i32),
-    /// All announcements are lost without a word.
+    /// All announcements are lost, without an error.
     Lose,
     /// Each announcement comes twice.
     Repeat,
     /// The last announcement comes first.
     Reverse,
-    /// After the announcements there is this one more, of something that has not happened: a whole
-    /// message.
+    /// After the announcements comes this one, a whole message about an event that did not happen.
     Invent(Vec<u8>),
 }
 
@@ -120,14 +119,14 @@ impl fmt::Debug for Fault {
     }
 }
 
-/// Faults between sockets and a namespace. Clones share them.
+/// A list of faults between sockets and a namespace. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Faults {
     inner: Namespace,
     script: Arc<Mutex<Script>>,
 }
 
-/// A function that is called with each fault at a request, and the request.
+/// A function to call with each fault at a request, and the request.
 #[derive(Clone)]
 struct Watcher(Arc<WatchFault>);
 
@@ -143,16 +142,16 @@ impl fmt::Debug for Watcher {
 struct Script {
     faults: Vec<Armed>,
     watcher: Option<Watcher>,
-    /// Messages sent that ask for a change.
+    /// The number of messages sent so far that ask for a change.
     changes: u32,
-    /// The process is dead: nothing is sent or received.
+    /// True if the process is dead: it neither sends nor receives.
     dead: bool,
 }
 
 #[derive(Debug)]
 struct Armed {
     at: At,
-    /// The count of `at` so far.
+    /// The number of times that `at` has occurred.
     seen: u32,
     fault: Fault,
 }
@@ -168,14 +167,14 @@ impl Faults {
         Namespace::through(Arc::new(self.clone()))
     }
 
-    /// Adds a fault.
+    /// Adds a fault to the list. Its count starts now.
     pub fn add(&self, at: At, fault: Fault) {
         let armed = Armed { at, seen: 0, fault };
         self.lock().faults.push(armed);
     }
 
-    /// Calls `watch` with each fault just before it happens, and the request at which it does; with
-    /// an empty request for faults of announcements. It happens if `watch` returns true.
+    /// Calls `watch` with each fault just before it happens, and the request concerned (empty for
+    /// faults of announcements). If `watch` returns false, the fault does not happen.
     pub fn watch(&self, watch: impl Fn(&Fault, &[u8]) -> bool + Send + Sync + 'static) {
         self.lock().watcher = Some(Watcher(Arc::new(watch)));
     }
@@ -187,14 +186,14 @@ impl Faults {
         script.dead = false;
     }
 
-    /// How many messages that ask for a change were sent so far.
+    /// Returns the number of messages sent so far that ask for a change.
     pub fn changes(&self) -> u32 {
         self.lock().changes
     }
 
-    /// Returns true if a fault that is due is to happen.
+    /// Asks the watcher whether a due fault happens; true if there is no watcher.
     fn happens(&self, fault: &Fault, request: &[u8]) -> bool {
-        // Not under the lock: it may well speak through the same faults.
+        // Do not hold the lock: the watcher may use the same faults.
         let watcher = self.lock().watcher.clone();
         watcher.is_none_or(|Watcher(watch)| watch(fault, request))
     }
@@ -214,17 +213,16 @@ impl Connect for Faults {
     }
 }
 
-/// The panic payload of a process that died: only the destructors of its values run on.
+/// The panic payload of a process that died: after it, only destructors run.
 struct Died;
 
-/// Ends the process that [`died`] runs.
+/// Ends the process that [`died`] runs, by a panic.
 pub fn die() -> ! {
     resume_unwind(Box::new(Died))
 }
 
-/// Runs something that may die by [`Fault::DieBefore`], [`Fault::DieAfter`] or [`die`]; `None` when
-/// it did.
-/// Other panics go through.
+/// Runs `work`, which may die by [`Fault::DieBefore`], [`Fault::DieAfter`] or [`die`]. Returns
+/// `None` if it died. Other panics pass through.
 pub fn died<T>(work: impl FnOnce() -> T) -> Option<T> {
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
         Ok(value) => Some(value),
@@ -234,7 +232,7 @@ pub fn died<T>(work: impl FnOnce() -> T) -> Option<T> {
 }
 
 impl Script {
-    /// The faults whose time has come with this request.
+    /// Counts this request and returns the faults due at it.
     fn due(&mut self, request: &[u8]) -> Vec<Fault> {
         let kind = u16_at(request, 4);
         let dump = kind & 3 == 2 && u16_at(request, 6) & NLM_F_DUMP != 0;
@@ -259,7 +257,7 @@ impl Script {
         due
     }
 
-    /// Returns the faults of announcements.
+    /// Returns the faults due when announcements are read.
     fn at_announcements(&self) -> Vec<Fault> {
         let armed = self.faults.iter();
         let of_announcements = armed.filter(|armed| armed.at == At::Announcements);
@@ -309,7 +307,7 @@ mod tests {
             faults.add(every, fault.clone());
             assert_eq!(links(&mut socket).unwrap(), expected, "{fault:?}");
         }
-        // Beside another one it is still what it was.
+        // Another fault beside it does not change it.
         faults.add(every, Fault::RepeatRow(1));
         assert!(!links(&mut socket).unwrap().1);
         for (fault, kind) in [
@@ -367,7 +365,7 @@ mod tests {
         let faults = Faults::over(kernel.namespace());
         let mut ears = Multicast::open(&faults.namespace(), &[Group::IPV4_RULE]).unwrap();
         let mut writer = Socket::open(&kernel.namespace()).unwrap();
-        // Rules at priorities that go up.
+        // Rules with rising priorities.
         let mut announce = || {
             for priority in [1_u32, 2] {
                 let mut body = vec![0; Kind::Rule.header_len()];

@@ -1,5 +1,5 @@
-//! The kernel's rows as fields of text, read from raw bytes. It shares no code with the codecs
-//! under test: numbers here are those of the kernel's headers.
+//! Reads the kernel's rows as text fields, from raw bytes. It shares no code with the codecs under
+//! test: the numbers here are from the kernel's headers.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -7,13 +7,13 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use crate::message::{Kind, RawMessage};
 use crate::wire::raw_dump;
 
-/// The protocol that trueup marks its objects with.
+/// The protocol number with which trueup marks its objects.
 pub const OURS: u8 = 116;
 
 /// Names of interfaces by index.
 pub type Names = BTreeMap<u32, String>;
 
-/// A row, field by field. Fields at their default are left out.
+/// A row's fields by name. Fields at their default are left out.
 pub type Fields = BTreeMap<&'static str, String>;
 
 /// Returns the names of the interfaces in the calling thread's namespace.
@@ -23,7 +23,7 @@ pub fn names() -> Names {
     named.collect()
 }
 
-/// Returns the fields of a row; none of a nexthop object.
+/// Returns the fields of a row; empty for a nexthop object.
 pub fn fields(row: &RawMessage, names: &Names) -> Fields {
     let mut fields = Fields::new();
     match row.kind {
@@ -38,7 +38,7 @@ pub fn fields(row: &RawMessage, names: &Names) -> Fields {
     fields
 }
 
-/// Writes a row of a kind as one line.
+/// Writes a row as one line: `kind`, then the fields.
 pub fn line(kind: &str, fields: &Fields) -> String {
     let words: Vec<_> = fields.iter().map(|(k, v)| format!("{k} {v}")).collect();
     format!("{kind} {}", words.join(", "))
@@ -186,10 +186,10 @@ fn neighbour(row: &RawMessage, names: &Names, fields: &mut Fields) {
     }
 }
 
-/// A next hop: gateway, device, weight, whether on link.
+/// A next hop: gateway, device, weight, and true if it is on link.
 pub type Hop = (String, String, u32, bool);
 
-/// Writes next hops as text, in an order of their own: with their devices, and without.
+/// Writes next hops as text, sorted: with their devices, and without.
 pub fn hops(mut hops: Vec<Hop>) -> (String, String) {
     let show = |hops: &[Hop], dev: bool| {
         let one = |(via, d, weight, onlink): &Hop| {
@@ -309,8 +309,8 @@ fn rule(row: &RawMessage, fields: &mut Fields) {
     fields.insert("suppress_ifgroup", suppress(13));
 }
 
-/// Returns true for a forwarding entry that the kernel neither made nor learnt: `NUD_NOARP` of a
-/// bridge, and of a VXLAN all that have a destination (`NDA_DST`).
+/// Returns true for a forwarding entry that the kernel neither made nor learnt: for a bridge, an
+/// entry with `NUD_NOARP`; for a VXLAN, any entry with a destination (`NDA_DST`).
 pub fn is_static_entry(row: &RawMessage) -> bool {
     row.header[8] & 0x40 != 0 || row.attrs.contains_key(&1)
 }

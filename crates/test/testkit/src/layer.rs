@@ -1,4 +1,5 @@
-//! A layer between a namespace and its user: it sees each send and receive, and passes on the rest.
+//! A layer between a namespace and its user: it sees each send and receive, and passes the other
+//! calls on.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -6,20 +7,20 @@ use std::os::fd::{AsFd, BorrowedFd};
 use trueup_netlink::filter::Instruction;
 use trueup_netlink::{Group, Namespace, Transport};
 
-/// What a layer does with the messages that pass through it.
+/// A layer's handling of the messages that pass through it. By default it passes them on.
 pub trait Layer: Send {
     /// Sends a datagram on.
     ///
     /// # Errors
     ///
-    /// As [`Transport::send`].
+    /// Like [`Transport::send`].
     fn send(&mut self, inner: &mut dyn Transport, datagram: &[u8]) -> io::Result<()>;
 
     /// Receives a datagram.
     ///
     /// # Errors
     ///
-    /// As [`Transport::receive`].
+    /// Like [`Transport::receive`].
     fn receive(&mut self, inner: &mut dyn Transport, buffer: &mut Vec<u8>) -> io::Result<usize> {
         inner.receive(buffer)
     }
@@ -28,7 +29,7 @@ pub trait Layer: Send {
     ///
     /// # Errors
     ///
-    /// As [`Transport::netns_cookie`].
+    /// Like [`Transport::netns_cookie`].
     fn netns_cookie(&self, inner: &dyn Transport) -> io::Result<u64> {
         inner.netns_cookie()
     }
@@ -38,7 +39,7 @@ pub trait Layer: Send {
 ///
 /// # Errors
 ///
-/// When the namespace cannot be connected to.
+/// If connecting to the namespace fails.
 pub fn connect(inner: &Namespace, layer: impl Layer + 'static) -> io::Result<Box<dyn Transport>> {
     let inner = inner.connect().map_err(|error| match error.errno() {
         Some(errno) => io::Error::from_raw_os_error(errno),

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use trueup_reconcile::{Claim, Ledger, LedgerError};
 
-/// What a ledger is written, by key.
+/// The claims written to a ledger, by key.
 pub type Claims = BTreeMap<Vec<u8>, Claim>;
 
-/// A ledger that gives each write of outcomes to a function, with the ledger below, and passes on
-/// all other calls.
+/// A ledger that passes each write of outcomes to a function, together with the ledger below, and
+/// forwards all other calls.
 #[derive(Debug)]
 pub struct InterceptedLedger<L, F> {
     ledger: L,
@@ -20,7 +20,7 @@ where
     L: Ledger,
     F: FnMut(&mut L, Claims) -> Result<(), LedgerError>,
 {
-    /// Makes a ledger over `ledger`. `commit` is called in place of
+    /// Makes a ledger over `ledger`. `commit` is called instead of
     /// [`commit_outcomes`](Ledger::commit_outcomes), and dropped with the ledger.
     pub fn new(ledger: L, commit: F) -> Self {
         InterceptedLedger { ledger, commit }

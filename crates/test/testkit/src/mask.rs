@@ -1,10 +1,8 @@
-//! An older kernel than the one at hand: one that does not keep the markers of some kinds of
-//! objects.
+//! Imitates an older kernel, one without the markers of some kinds of objects.
 //!
-//! Requests go on with the marker's attribute under a number that no kernel knows, which is what
-//! the number of today is to an older kernel; from what comes back the attribute is taken out. The
-//! markers of routes and nexthop objects stand in their fixed headers, ever since there are such,
-//! and stay.
+//! In requests the marker's attribute gets a number unknown to every kernel; today's number is just
+//! as unknown to an older kernel. Answers and announcements lose the attribute. The markers of
+//! routes and nexthop objects are in their fixed headers, on every kernel, and stay.
 
 use std::io;
 use std::ops::Range;
@@ -16,11 +14,11 @@ use crate::layer::{self, Layer};
 use crate::message::{Kind, attributes, requests, u16_at, u32_at};
 
 const HEADER: usize = 16;
-/// Added to a marker's number it makes one that no kernel knows.
+/// Added to a marker's number to make it unknown to every kernel.
 const BEYOND: u16 = 0x2000;
 
-/// Returns a namespace that stands for `inner` as a kernel that keeps no markers of the `hidden`
-/// kinds. Those of routes and nexthop objects are always kept, and links have none.
+/// Returns a namespace that behaves as `inner` on a kernel without markers for the `hidden` kinds.
+/// Routes and nexthop objects always keep theirs, and links have none.
 ///
 /// ```
 /// use trueup_netlink::{Socket, marker};
@@ -59,7 +57,7 @@ struct Masked {
 }
 
 impl Masked {
-    /// Where in a message hidden markers are, with their padding.
+    /// Returns the places of the hidden markers in a message, with their padding.
     fn markers(&self, message: &[u8]) -> Vec<Range<usize>> {
         let kind = message.get(4..6).map_or(0, |kind| u16_at(kind, 0)) & !3;
         let hidden = self.hidden.iter().find(|hidden| hidden.new_type() == kind);
@@ -100,7 +98,7 @@ impl Layer for Masked {
     fn receive(&mut self, inner: &mut dyn Transport, buffer: &mut Vec<u8>) -> io::Result<usize> {
         let length = inner.receive(buffer)?;
         if length > buffer.len() {
-            // It did not fit: it will not be read.
+            // The message did not fit the buffer: no one reads it.
             return Ok(length);
         }
         let mut seen = Vec::with_capacity(length);
@@ -119,10 +117,10 @@ impl Layer for Masked {
                 seen[begin..begin + 4].copy_from_slice(&length.to_ne_bytes());
             }
         }
-        // What is shorter than a header is no message, and stays what it is.
+        // Bytes shorter than a header are no message, and stay as they are.
         let passed: usize = requests(buffer).map(<[u8]>::len).sum();
         seen.extend_from_slice(&buffer[passed..]);
-        // It keeps its capacity, which is what is received with.
+        // Keep the capacity: it limits the next receive.
         buffer.clear();
         buffer.extend_from_slice(&seen);
         Ok(buffer.len())
@@ -156,7 +154,7 @@ mod tests {
         assert_eq!(mask.markers(&between), vec![32..40]);
         assert!(masked(&[Kind::Rule]).markers(&between).is_empty());
         assert!(masked(&[Kind::Route]).markers(&between).is_empty());
-        // Whatever is cut off, nothing is found beyond what is there.
+        // Wherever the message is cut off, nothing is found beyond its end.
         for length in 0..between.len() {
             let found = mask.markers(&between[..length]);
             assert!(found.iter().all(|marker| marker.end <= length), "{length}");
@@ -189,7 +187,7 @@ mod tests {
         dump[4..8].copy_from_slice(&[22, 0, 1, 3]);
         dump[16..24].copy_from_slice(&[0; 8]);
         let rows = ask(dump);
-        // Those of `lo` among them, of which the kernel's own IPv6 one is marked.
+        // The rows include the addresses of `lo`; the kernel marks its own IPv6 one.
         assert!(rows.len() >= 3, "{rows:?}");
         assert!(rows.iter().all(|row| row.protocol().is_none()), "{rows:?}");
     }

@@ -1,11 +1,10 @@
 //! Netlink messages as bytes with just enough structure to compare and select them. Numbers are
-//! those of `linux/rtnetlink.h` and its neighbours; nothing here knows what an attribute means
-//! beyond that.
+//! from `linux/rtnetlink.h` and related headers; the meaning of attributes is unknown here.
 
 use std::collections::BTreeMap;
 
-/// The kind of object of a message. It has the name of trueup's own kind, and shares no code with
-/// it, as tests compare the two.
+/// The kind of object in a message. It has the same name as trueup's own kind, but shares no code
+/// with it, as tests compare the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// `RTM_*LINK`, header `ifinfomsg`.
@@ -22,8 +21,7 @@ pub enum Kind {
     Nexthop,
 }
 
-/// Says whether a message adds or removes an object: what the kernel announces, not what an op of
-/// trueup does.
+/// The kernel's announcement: an object is added or removed. It is not an operation of trueup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Action {
     /// `RTM_NEW*`: the object exists, new or changed. Rows of a dump are of this kind too.
@@ -37,8 +35,8 @@ impl Kind {
     pub const ALL: [Self; 6] =
         [Self::Link, Self::Address, Self::Neighbour, Self::Nexthop, Self::Route, Self::Rule];
 
-    /// The kind and action of a message type, `None` for types that are neither `RTM_NEW*` nor
-    /// `RTM_DEL*` of a known kind.
+    /// Returns the kind and action of a message type, or `None` for types that are neither
+    /// `RTM_NEW*` nor `RTM_DEL*` of a known kind.
     pub fn of(message_type: u16) -> Option<(Self, Action)> {
         let kind = Self::ALL.into_iter().find(|kind| kind.new_type() == message_type & !3)?;
         match message_type & 3 {
@@ -48,7 +46,7 @@ impl Kind {
         }
     }
 
-    /// The number of `RTM_NEW*`; `RTM_DEL*` is one more, `RTM_GET*` two.
+    /// Returns the number of `RTM_NEW*`; `RTM_DEL*` is one more, `RTM_GET*` two.
     pub const fn new_type(self) -> u16 {
         match self {
             Self::Link => 16,
@@ -60,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// Length of the fixed header before the attributes, in bytes.
+    /// Returns the length of the fixed header before the attributes, in bytes.
     pub const fn header_len(self) -> usize {
         match self {
             Self::Link => 16,
@@ -69,8 +67,8 @@ impl Kind {
         }
     }
 
-    /// The attribute that marks who made an object, `None` where that stands in the fixed header,
-    /// or nowhere.
+    /// Returns the number of the attribute that marks an object's maker. `None` if the marker is in
+    /// the fixed header, or there is none.
     pub const fn marker(self) -> Option<u16> {
         match self {
             Self::Rule => Some(FRA_PROTOCOL),
@@ -80,7 +78,7 @@ impl Kind {
         }
     }
 
-    /// The word for it in output.
+    /// Returns the kind's word in output.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Link => "link",
@@ -96,19 +94,19 @@ impl Kind {
 /// One rtnetlink message: a row of a dump or an announcement.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RawMessage {
-    /// The kind of object.
+    /// The kind of the object concerned.
     pub kind: Kind,
-    /// Announced or removed.
+    /// [`Action::New`] also for rows of a dump.
     pub action: Action,
     /// The fixed header, [`Kind::header_len`] bytes in the machine's byte order.
     pub header: Vec<u8>,
     /// Top-level attributes by number, without the nested and byte-order flags. No kind repeats an
-    /// attribute at the top level; should one, the payloads follow each other.
+    /// attribute at the top level; if one did, the payloads would be concatenated.
     pub attrs: BTreeMap<u16, Vec<u8>>,
 }
 
 impl RawMessage {
-    /// Takes a message apart; `None` when it is of no known kind or shorter than its header.
+    /// Parses a message; `None` if its kind is unknown or it is shorter than its header.
     pub fn parse(message_type: u16, body: &[u8]) -> Option<Self> {
         let (kind, action) = Kind::of(message_type)?;
         let (header, rest) = body.split_at_checked(kind.header_len())?;
@@ -119,7 +117,7 @@ impl RawMessage {
         Some(Self { kind, action, header: header.to_vec(), attrs })
     }
 
-    /// The message as bytes, in its netlink header.
+    /// Returns the message as bytes, with a netlink header.
     pub fn encode(&self, flags: u16, sequence: u32, port: u32) -> Vec<u8> {
         let message_type = self.kind.new_type() + u16::from(self.action == Action::Del);
         let mut body = self.header.clone();
@@ -129,13 +127,13 @@ impl RawMessage {
         framed(message_type, flags, sequence, port, &body)
     }
 
-    /// The address family: `AF_INET` is 2, `AF_INET6` 10, `AF_BRIDGE` 7, 0 for links.
+    /// Returns the address family: `AF_INET` is 2, `AF_INET6` 10, `AF_BRIDGE` 7, 0 for links.
     pub fn family(&self) -> u8 {
         self.header[0]
     }
 
-    /// The device it sits on, or that it is; 0 when none is named (multipath routes, IPv4
-    /// blackholes, rules).
+    /// Returns the index of the object's device, or of the link itself; 0 if none is named
+    /// (multipath routes, IPv4 blackholes, rules).
     pub fn device(&self) -> u32 {
         match self.kind {
             Kind::Link | Kind::Address | Kind::Neighbour => u32_at(&self.header, 4),
@@ -145,8 +143,8 @@ impl RawMessage {
         }
     }
 
-    /// The devices that a multipath route leads out of; of any other message
-    /// [`device`](Self::device) alone.
+    /// Returns the indexes of a multipath route's devices; for any other message, only
+    /// [`device`](Self::device).
     pub fn devices(&self) -> Vec<u32> {
         match self.attrs.get(&RTA_MULTIPATH) {
             Some(hops) if self.kind == Kind::Route => {
@@ -157,8 +155,8 @@ impl RawMessage {
         }
     }
 
-    /// The protocol that marks who made it: `rtm_protocol`, `nhm_protocol`, `FRA_PROTOCOL`,
-    /// `NDA_PROTOCOL`, `IFA_PROTO`; `None` where the kernel gave none back.
+    /// Returns the protocol that marks the object's maker: `rtm_protocol`, `nhm_protocol`,
+    /// `FRA_PROTOCOL`, `NDA_PROTOCOL`, `IFA_PROTO`; `None` if the kernel returned none.
     pub fn protocol(&self) -> Option<u8> {
         let attr = |number| self.attrs.get(&number).and_then(|p| p.first().copied());
         match self.kind {
@@ -168,8 +166,8 @@ impl RawMessage {
         }
     }
 
-    /// The routing table of a route or rule: the attribute where present, as the header's byte is
-    /// 252 above 255.
+    /// Returns the routing table of a route or rule: from the attribute if present, as the header's
+    /// byte is 252 for tables above 255.
     pub fn table(&self) -> Option<u32> {
         match self.kind {
             Kind::Route | Kind::Rule => {
@@ -179,14 +177,14 @@ impl RawMessage {
         }
     }
 
-    /// An attribute's payload as a number, when it is four bytes long.
+    /// Returns an attribute's payload as a number; `None` unless it is four bytes long.
     pub fn attr_u32(&self, number: u16) -> Option<u32> {
         let payload = self.attrs.get(&number)?.as_slice();
         Some(u32::from_ne_bytes(payload.try_into().ok()?))
     }
 
-    /// A link's name, from `IFLA_IFNAME`, without its final NUL. A name need not be UTF-8: other
-    /// bytes are replaced.
+    /// Returns a link's name, from `IFLA_IFNAME`, without its final NUL. Bytes that are not UTF-8
+    /// are replaced.
     pub fn ifname(&self) -> Option<String> {
         let name = (self.kind == Kind::Link).then(|| self.attrs.get(&IFLA_IFNAME)).flatten()?;
         let name = name.strip_suffix(&[0]).unwrap_or(name);
@@ -204,7 +202,7 @@ const FRA_PROTOCOL: u16 = 21;
 const NDA_PROTOCOL: u16 = 12;
 const IFA_PROTO: u16 = 11;
 
-/// Walks attributes; stops at the first that does not fit.
+/// Returns the attributes in order; stops at the first that does not fit.
 pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from(u16_at(bytes.get(..4)?, 0));
@@ -224,7 +222,7 @@ pub(crate) fn push_attribute(out: &mut Vec<u8>, number: u16, payload: &[u8]) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-/// A message in its netlink header, padded to four bytes.
+/// Returns a message with its netlink header, padded to four bytes.
 pub(crate) fn framed(
     message_type: u16,
     flags: u16,
@@ -245,8 +243,8 @@ pub(crate) fn framed(
     bytes
 }
 
-/// The messages of a datagram, each padded; what is left over is passed on as it is, for the kernel
-/// to judge.
+/// Returns the messages of a datagram, each padded. An incomplete rest comes as it is, for the
+/// kernel to judge.
 pub(crate) fn requests(mut datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         if datagram.len() < 16 {
@@ -259,8 +257,8 @@ pub(crate) fn requests(mut datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Where in `RTA_MULTIPATH` each `struct rtnexthop` begins: length, flags, weight, device; its
-/// attributes follow within the length.
+/// Returns the offset of each `struct rtnexthop` in `RTA_MULTIPATH`: length, flags, weight, device;
+/// its attributes follow within the length.
 pub(crate) fn rtnexthops(hops: &[u8]) -> Vec<usize> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -271,12 +269,12 @@ pub(crate) fn rtnexthops(hops: &[u8]) -> Vec<usize> {
     found
 }
 
-/// A 16-bit field in the machine's byte order.
+/// Reads a 16-bit field at an offset, in the machine's byte order.
 pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_ne_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
 }
 
-/// A 32-bit field in the machine's byte order.
+/// Reads a 32-bit field at an offset, in the machine's byte order.
 pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
@@ -305,7 +303,7 @@ mod tests {
         assert_eq!(found, [(7, &b"abcde"[..]), (9, &[1][..])]);
         assert_eq!(attributes(&bytes[..6]).count(), 0);
         assert_eq!(attributes(&[]).count(), 0);
-        // A length below that of the attribute's own header must not loop.
+        // A length below the attribute's own header must not loop.
         assert_eq!(attributes(&[0, 0, 1, 0, 8, 0, 2, 0]).count(), 0);
     }
 

@@ -1,17 +1,17 @@
-//! A small model of the kernel to simulate on: rtnetlink in memory, without privileges, without a
-//! clock, threads or chance. The same messages always give the same answers.
+//! A small model of the kernel for simulations: rtnetlink in memory, without privileges, clock,
+//! threads or chance. The same messages always give the same answers.
 //!
 //! An object is a key and a bag of attributes. The model knows which requests create, replace,
-//! append and delete, what goes along with what, what is announced, and with which errno a request
-//! is refused. It knows links, addresses, neighbours, forwarding entries, nexthop objects, routes
-//! and rules. It is compared with the running kernel (`tests/differential`).
+//! append and delete, which objects go along with others, the announcements, and the errno of each
+//! refused request. It knows links, addresses, neighbours, forwarding entries, nexthop objects,
+//! routes and rules. Tests compare it with the running kernel (`tests/differential`).
 //!
-//! It does not know the policies of attributes, the kernel's messages, or what the kernel does with
-//! malformed requests: test that on real kernels. It does not forward, resolve or learn, lifetimes
-//! do not run, and addresses have no duplicate address detection.
+//! It does not know the policies of attributes, the kernel's error texts, or the kernel's handling
+//! of malformed requests: test those on real kernels. It does not forward, resolve or learn,
+//! lifetimes do not run, and addresses have no duplicate address detection.
 //!
-//! [`Kernel::namespace`] gives what stands for a network namespace in trueup's crates, so an agent
-//! built on them runs on the model unchanged:
+//! [`Kernel::namespace`] stands for a network namespace in trueup's crates, so an agent built on
+//! them runs on the model unchanged:
 //!
 //! ```
 //! use trueup_netlink::Socket;
@@ -23,8 +23,8 @@
 //! # Ok::<(), trueup_netlink::Error>(())
 //! ```
 //!
-//! For judges of a simulation, [`Kernel::objects`] lists everything with its [`Origin`]: which
-//! writer created an object, and which changed it last. A writer is whoever uses a namespace of
+//! For judges of a simulation, [`Kernel::objects`] lists everything with its [`Origin`]: the
+//! writers that created an object and changed it last. A writer is the user of one namespace from
 //! [`Kernel::namespace_of`].
 
 mod address;
@@ -71,29 +71,29 @@ use routes::Routes;
 use rule::Rules;
 use socket::Access;
 
-/// The kernel that the model is compared with: Linux 6.18.
+/// The kernel version that the model imitates: Linux 6.18.
 pub const VERSION: (u32, u32) = (6, 18);
 
-/// A model of one network namespace. Clones are the same one; [`copy`](Self::copy) makes another.
+/// A model of one network namespace. Clones share it; [`copy`](Self::copy) makes another.
 #[derive(Clone)]
 pub struct Kernel {
     state: Arc<Mutex<State>>,
     cookie: u64,
 }
 
-/// The writers of an object.
+/// The identity of an object, and the writers that created and last changed it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
-    /// Unique for the object, as long as the namespace exists. A route that takes the place of
-    /// another is another object.
+    /// Unique among the namespace's objects, present and past. A route that replaces another is a
+    /// new object.
     pub id: u64,
-    /// The writer whose request created it, be it as a consequence.
+    /// The writer whose request created it, directly or as a consequence.
     pub created_by: u32,
     /// The writer whose request changed it last.
     pub changed_by: u32,
 }
 
-/// A rule of the kernel that the model can break, to show that tests notice.
+/// A rule of the kernel that the model can break, to prove the tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Flaw {
@@ -101,31 +101,31 @@ pub enum Flaw {
     Ipv6MetricStaysZero,
     /// IPv4 routes survive their link going down.
     Ipv4RoutesSurviveLinkDown,
-    /// A route delete does not look at the protocol.
+    /// A route delete ignores the protocol.
     DeleteIgnoresProtocol,
     /// An address replaced without a lifetime keeps the one it had.
     AddressKeepsLifetime,
-    /// A rule that exists already may be added once more.
+    /// A rule that already exists can be added again.
     RuleTwice,
     /// A neighbour replaced without `NDA_PROTOCOL` loses it.
     NeighbourLosesProtocol,
-    /// A group keeps a nexthop object that is deleted.
+    /// A group keeps a deleted nexthop object.
     GroupsOutliveTheirNexthops,
-    /// A destination appended to a forwarding entry takes the place of the others.
+    /// A destination appended to a forwarding entry replaces the others.
     AppendReplaces,
-    /// A link's MTU may be anything.
+    /// A link accepts any MTU.
     MtuUnchecked,
 }
 
 impl Kernel {
-    /// Makes a namespace as [`quiet_netns`](crate::quiet_netns) does: `lo` is up, and addresses are
-    /// usable at once. Its cookie is unique in this process.
+    /// Makes a namespace in the state that [`quiet_netns`](crate::quiet_netns) leaves: `lo` is up,
+    /// and addresses are usable at once. Its cookie is unique in this process.
     pub fn new() -> Self {
         static COOKIES: AtomicU64 = AtomicU64::new(1 << 32);
         Self::with_cookie(COOKIES.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Makes a namespace as [`new`](Self::new) does, with this cookie, for runs that are repeated.
+    /// Makes a namespace like [`new`](Self::new), with this cookie, for reproducible runs.
     pub fn with_cookie(cookie: u64) -> Self {
         let mut state = State::default();
         state.create_default_rules();
@@ -133,7 +133,7 @@ impl Kernel {
         Self { state: Arc::new(Mutex::new(state)), cookie }
     }
 
-    /// Makes a namespace with a rule of the kernel broken, for tests that must notice.
+    /// Makes a namespace with one of the kernel's rules broken, for tests that must notice it.
     pub fn flawed(flaw: Flaw) -> Self {
         let kernel = Self::new();
         kernel.lock().flaw = Some(flaw);
@@ -148,19 +148,19 @@ impl Kernel {
         Self { state: Arc::new(Mutex::new(state)), cookie: self.cookie }
     }
 
-    /// Returns what stands for the namespace: sockets opened in it reach this kernel, with
+    /// Returns a stand-in for the namespace: sockets opened in it reach this model, with
     /// `CAP_NET_ADMIN`. Its writer is 0.
     pub fn namespace(&self) -> Namespace {
         self.namespace_of(0)
     }
 
-    /// Returns what [`namespace`](Self::namespace) does, for another writer.
+    /// Returns the same as [`namespace`](Self::namespace), for another writer.
     pub fn namespace_of(&self, writer: u32) -> Namespace {
         self.access(writer, true)
     }
 
-    /// Returns what [`namespace`](Self::namespace) does, without `CAP_NET_ADMIN`: everything can be
-    /// read and nothing changed.
+    /// Returns the same as [`namespace`](Self::namespace), without `CAP_NET_ADMIN`: it can read
+    /// everything and change nothing.
     pub fn namespace_unprivileged(&self) -> Namespace {
         self.access(0, false)
     }
@@ -186,19 +186,20 @@ impl Kernel {
         self.objects().into_iter().map(|(row, _)| row).collect()
     }
 
-    /// Returns the count of requests so far that may have changed something: as long as it is the
-    /// same, so are the [`objects`](Self::objects).
+    /// Returns the number of requests so far that may have changed something. While it stays the
+    /// same, so do the [`objects`](Self::objects).
     pub fn revision(&self) -> u64 {
         self.lock().revision
     }
 
-    /// Sets `net.ipv6.route.skip_notify_on_dev_down`: the IPv6 routes of a link that goes down go
-    /// without an announcement.
+    /// Sets `net.ipv6.route.skip_notify_on_dev_down`: if on, the IPv6 routes of a link that goes
+    /// down are deleted without an announcement.
     pub fn skip_notify_on_link_down(&self, on: bool) {
         self.lock().routes.go_silently = on;
     }
 
-    /// A panic of one test thread must not be hidden by another's on the lock.
+    /// Ignores poisoning: a test thread's panic must not be hidden by another thread's panic on the
+    /// lock.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -216,14 +217,15 @@ impl fmt::Debug for Kernel {
     }
 }
 
-/// Everything in the namespace. Each kind has a file with its part and its `impl State`; they reach
-/// each other through the methods of `State` alone.
+/// Everything in the namespace. Each kind has a file with its part and its `impl State`; the files
+/// reach each other only through the methods of `State`.
 #[derive(Clone, Debug, Default)]
 struct State {
     links: Links,
     addresses4: Addresses,
     addresses6: Addresses,
-    /// The links with IPv6, and whether each was up with a carrier since it was set up.
+    /// The links with IPv6, by index; true if the link was ever up with a carrier since it was set
+    /// up.
     ready6: BTreeMap<u32, bool>,
     forwarding: Forwarding,
     neighbours: Neighbours,
@@ -231,7 +233,7 @@ struct State {
     routes: Routes,
     rules: Rules,
     flaw: Option<Flaw>,
-    /// The writer of the request that is carried out.
+    /// The writer of the current request.
     writer: u32,
     created: u64,
     revision: u64,
@@ -239,8 +241,8 @@ struct State {
     ports: u32,
 }
 
-/// A request in whose name something is announced: the announcement has its sender and sequence.
-/// What follows from a request is announced in the kernel's own name.
+/// The request that caused an announcement, which then has its sender and sequence number. `None`
+/// for consequences, which the kernel announces in its own name.
 type By<'a, 'b> = Option<&'a Request<'b>>;
 
 impl State {
@@ -248,13 +250,13 @@ impl State {
         self.flaw == Some(flaw)
     }
 
-    /// The origin of a new object.
+    /// Returns the origin of a new object.
     fn new_origin(&mut self) -> Origin {
         self.created += 1;
         Origin { id: self.created, created_by: self.writer, changed_by: self.writer }
     }
 
-    /// The origin of an object that the request changes.
+    /// Returns the new origin of an object that the request changes.
     fn changed(&self, origin: Origin) -> Origin {
         Origin { changed_by: self.writer, ..origin }
     }

@@ -1,4 +1,4 @@
-//! Hosts of a network, each in a namespace, which can be cut off without a word.
+//! Hosts of a network, each in a namespace, which can be cut off without their noticing it.
 
 use std::fs::File;
 use std::net::Ipv4Addr;
@@ -11,16 +11,16 @@ use serde_json::Value;
 
 use crate::topology::{NamedNetns, bridge, ip, ip_batch, ip_json, named_netns, wait_until};
 
-/// Makes a bridge for [nodes](Node), with that address in a subnet of 16 bits, so that the calling
-/// thread's namespace is a host as well.
+/// Makes a bridge for [nodes](Node), with this address in a /16 subnet. It makes the calling
+/// thread's namespace a host as well.
 ///
 /// # Panics
 ///
-/// When a link of that name exists.
+/// If a link with this name exists.
 #[track_caller]
 pub fn bridge_at(name: &str, address: Ipv4Addr) {
     bridge(name, &[]);
-    // Its own: without one it has that of some port, which comes and goes.
+    // Set a hardware address: otherwise the bridge takes a port's, and ports come and go.
     ip(&["link", "set", name, "address", "02:00:00:00:00:fe"]);
     ip(&["address", "add", &format!("{address}/16"), "dev", name]);
 }
@@ -28,18 +28,18 @@ pub fn bridge_at(name: &str, address: Ipv4Addr) {
 /// A host: a named namespace with one link, `eth0`, to a bridge in the namespace that made it.
 #[must_use = "its namespace is deleted when dropped"]
 pub struct Node {
-    /// Its namespace.
+    /// The host's namespace, named like the host.
     pub space: NamedNetns,
-    /// The other end of its link.
+    /// The name of the link's other end, at the bridge.
     port: String,
 }
 
 impl Node {
-    /// Makes a host with a name that no other one has.
+    /// Makes a host with a unique name.
     ///
     /// # Panics
     ///
-    /// As [`Node::named`].
+    /// Like [`Node::named`].
     #[track_caller]
     pub fn new(bridge: &str, address: Ipv4Addr) -> Node {
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
@@ -47,12 +47,12 @@ impl Node {
         Node::named(&format!("node{number}"), bridge, address)
     }
 
-    /// Makes a host with that name, of at most ten bytes, and that address in a subnet of 16 bits.
-    /// The bridge forwards its packets when this returns.
+    /// Makes a host with this name (at most ten bytes) and this address in a /16 subnet. The bridge
+    /// forwards the host's packets when this returns.
     ///
     /// # Panics
     ///
-    /// When there is no such bridge, or a namespace of that name exists.
+    /// If there is no such bridge, or a namespace with this name exists.
     #[track_caller]
     pub fn named(name: &str, bridge: &str, address: Ipv4Addr) -> Node {
         let port = format!("port-{name}");
@@ -64,7 +64,7 @@ impl Node {
         space.ip(&["link", "set", "lo", "up"]);
         space.ip(&["link", "set", "eth0", "up"]);
         space.ip(&["address", "add", &format!("{address}/16"), "dev", "eth0"]);
-        // What is sent before is lost.
+        // Packets sent before are lost.
         wait_until("the bridge forwards", || {
             let state = &ip_json::<Value>(&["link", "show", "dev", &port])[0];
             state["linkinfo"]["info_slave_data"]["state"] == "forwarding"
@@ -72,24 +72,24 @@ impl Node {
         Node { space, port }
     }
 
-    /// Takes the link to the bridge down at the bridge: no packet comes through, and `eth0` has no
-    /// carrier. Addresses and routes on it stay.
+    /// Sets the link down at the bridge: no packet comes through, and `eth0` has no carrier. Its
+    /// addresses and routes stay.
     #[track_caller]
     pub fn cut(&self) {
         ip(&["link", "set", &self.port, "down"]);
     }
 
-    /// Takes the link up again.
+    /// Sets the link to the bridge up again, after [`cut`](Self::cut).
     #[track_caller]
     pub fn heal(&self) {
         ip(&["link", "set", &self.port, "up"]);
     }
 
-    /// Runs a function on a thread in it.
+    /// Runs a function on a thread in the host's namespace.
     ///
     /// # Panics
     ///
-    /// When the function does.
+    /// If the function panics.
     pub fn inside<T: Send>(&self, function: impl FnOnce() -> T + Send) -> T {
         let file = File::open(format!("/run/netns/{}", self.space.name())).expect("a namespace");
         thread::scope(|scope| {

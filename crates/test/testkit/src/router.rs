@@ -1,4 +1,4 @@
-//! A router, as far as it makes hosts have a default route (RFC 4861).
+//! A router that does one thing: it gives hosts a default route (RFC 4861).
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddrV6};
@@ -9,14 +9,14 @@ use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket}
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const ROUTER_ADVERTISEMENT: u8 = 134;
 
-/// Sends an advertisement out of a device of the calling thread's namespace, from its link-local
-/// address. The lifetime is in seconds; 0 ends it.
+/// Sends a router advertisement out of a device of the calling thread's namespace, from its
+/// link-local address. The lifetime is in seconds; 0 ends it.
 ///
-/// A host in the same namespace takes it in if its `accept_ra_from_local` is set.
+/// A host in the same namespace accepts it if its `accept_ra_from_local` is set.
 ///
 /// # Errors
 ///
-/// Those of the system calls.
+/// If a system call fails.
 pub fn advertise(index: u32, lifetime: u16) -> io::Result<()> {
     let socket = socket(AddressFamily::INET6, SocketType::RAW, Some(ipproto::ICMPV6))?;
     set_ipv6_multicast_hops(&socket, 255)?;

@@ -1,6 +1,6 @@
-//! The `main` of a kernel test target: one namespace for the process, one for each test. The
-//! command line and the summary are those of the standard harness, so filters, `--list` and
-//! cargo-nextest work.
+//! The `main` of a kernel test target: one namespace for the process, and one for each test. It has
+//! the command line and the summary of the standard harness, so filters, `--list` and cargo-nextest
+//! work.
 
 use std::any::Any;
 use std::env;
@@ -14,11 +14,11 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use crate::enter::{enter, quiet_netns};
 use crate::wire::lacks_kind;
 
-/// Makes `main` of a target with `harness = false` out of the functions named, each a `fn()` that
-/// panics to fail. A function left out of the list is dead code, and so a warning.
+/// Makes `main` of a target with `harness = false` from the named functions, each a `fn()` that
+/// panics to fail. A function missing from the list is dead code, which the compiler reports.
 ///
-/// Each runs as root of a namespace of its own, see [`quiet_netns`]. On a machine that forbids
-/// namespaces every test fails with the remedy; with `TRUEUP_SKIP_KERNEL=1` they are ignored
+/// Each test runs as root in its own namespace, see [`quiet_netns`]. On a machine that forbids
+/// namespaces every test fails with the remedy; with `TRUEUP_SKIP_KERNEL=1` tests are ignored
 /// instead, unless `CI=true`.
 ///
 /// ```no_run
@@ -30,10 +30,9 @@ use crate::wire::lacks_kind;
 /// trueup_testkit::kernel_tests![loopback_is_up];
 /// ```
 ///
-/// A test that needs a kind of link that not every kernel has says so: `vlans_come_and_go where
-/// "vlan"`. Where the running kernel answers that it does not know the kind, the test is not
-/// applicable: it is not in the list, and a line on standard output says so. With any other answer
-/// it runs.
+/// If a test needs a kind of link that some kernels lack, write it as `vlans_come_and_go where
+/// "vlan"`. If the running kernel answers that it does not know the kind, the test does not apply:
+/// it is not in the list, and a line on standard output says so. With any other answer it runs.
 #[macro_export]
 macro_rules! kernel_tests {
     ($($test:path $(where $kind:literal)?),+ $(,)?) => {
@@ -43,13 +42,13 @@ macro_rules! kernel_tests {
     };
 }
 
-/// A test by name and function, with the kinds of links that it needs.
+/// A test: name, function, and the kinds of links that it needs.
 pub type TestWhere<'a> = (&'static str, fn(), &'a [&'a str]);
 
-/// As [`main`], for tests that need kinds of links, each with their names. Tests left out are
-/// listed on standard output.
+/// Does the same as [`main`] for tests that need kinds of links. Lists the tests left out on
+/// standard output.
 pub fn main_where(tests: &[TestWhere]) -> ExitCode {
-    // Before the arguments are read: the harness starts threads.
+    // Do this before the arguments are read: the harness starts threads.
     let entered = enter();
     let mut kinds: Vec<&str> = tests.iter().flat_map(|test| test.2).copied().collect();
     kinds.sort_unstable();
@@ -63,7 +62,7 @@ pub fn main_where(tests: &[TestWhere]) -> ExitCode {
             here.push((name, test));
         }
     }
-    // A list is read by programs.
+    // Programs read the list.
     if elsewhere > 0 && !env::args().any(|arg| arg == "--list") {
         println!(
             "not applicable here: {elsewhere} tests, as this kernel lacks {}",
@@ -73,9 +72,9 @@ pub fn main_where(tests: &[TestWhere]) -> ExitCode {
     run_all(&here, entered)
 }
 
-/// Runs the tests of [`kernel_tests!`](crate::kernel_tests), each given by name and function.
+/// Runs the tests of [`kernel_tests!`](crate::kernel_tests), each given as name and function.
 pub fn main(tests: &[(&'static str, fn())]) -> ExitCode {
-    // Before the arguments are read: the harness starts threads.
+    // Do this before the arguments are read: the harness starts threads.
     run_all(tests, enter())
 }
 
@@ -101,27 +100,26 @@ fn run_all(tests: &[(&'static str, fn())], entered: io::Result<()>) -> ExitCode 
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Returns how many kernel tests run at once unless `--test-threads` says otherwise: more than
-/// there are processors, as a test waits for the kernel most of the time. (An emulated machine is
-/// told otherwise.)
+/// Returns how many kernel tests run at once by default (`--test-threads` overrides it): more than
+/// there are processors, as a test mostly waits for the kernel. (Emulated machines override it.)
 pub fn tests_at_once() -> usize {
     4 * thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The version of the running kernel, such as (6, 18).
+/// Returns the running kernel's version, such as (6, 18).
 pub fn running_version() -> (u32, u32) {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// For an example in a page, a process of its own (`standalone_crate`), that changes the kernel:
-/// enters a namespace as a test gets it. Where a kernel test would be ignored, the process ends
-/// here, and well.
+/// Enters a namespace as a test gets it, for a page's example that changes the kernel and is its
+/// own process (`standalone_crate`). If a kernel test would be ignored here, the process exits
+/// successfully.
 ///
 /// # Panics
 ///
-/// Where a kernel test would fail: on a machine that forbids namespaces.
+/// If a kernel test would fail here: the machine forbids namespaces.
 pub fn example() {
     match enter() {
         Ok(()) => quiet_netns(),
@@ -133,15 +131,15 @@ pub fn example() {
     }
 }
 
-/// Returns true if kernel tests are ignored where namespaces are forbidden: asked for by
-/// `TRUEUP_SKIP_KERNEL=1`, and never with `CI=true`.
+/// Returns true if kernel tests are ignored where namespaces are forbidden: `TRUEUP_SKIP_KERNEL=1`
+/// is set, and `CI=true` is not.
 pub fn may_skip(var: impl Fn(&str) -> Option<String>) -> bool {
     let is = |name, value: &str| var(name).is_some_and(|set| set == value);
     is("TRUEUP_SKIP_KERNEL", "1") && !is("CI", "true")
 }
 
-/// On a thread of its own, as a network namespace belongs to the thread and the harness reuses its
-/// threads.
+/// Runs a test on its own thread, as a network namespace belongs to the thread and the harness
+/// reuses its threads.
 fn run(name: &str, test: fn()) -> Result<(), Failed> {
     thread::Builder::new()
         .name(name.to_owned())
@@ -153,7 +151,7 @@ fn run(name: &str, test: fn()) -> Result<(), Failed> {
         .map_err(|panic| Failed::from(panic_text(&*panic)))
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<String>()

@@ -1,4 +1,4 @@
-//! Predicates on rows that show whether the kernel's work queues have finished a change.
+//! Predicates on rows: has the kernel's work queue finished a change?
 
 use crate::message::RawMessage;
 
@@ -15,14 +15,14 @@ const IFA_F_TENTATIVE: u8 = 0x40;
 const RTA_DST: u16 = 1;
 const RTN_LOCAL: u8 = 2;
 
-/// Returns true if a link is set up.
+/// Returns true if a link has `IFF_UP`, whatever its carrier.
 pub fn is_up(link: &RawMessage) -> bool {
     link.header[8] & IFF_UP != 0
 }
 
-/// Returns true if the operational state of a link that is up agrees with its carrier. The kernel
-/// updates most links once a second only; 6.12 and later update a link at once when it is requested
-/// by itself, 6.1 does not.
+/// Returns true if the operational state of an up link agrees with its carrier. The kernel updates
+/// most links only once a second. Linux 6.12 and later also update a link when it is requested by
+/// itself; 6.1 does not.
 pub fn is_state_announced(link: &RawMessage) -> bool {
     let state = byte(link, IFLA_OPERSTATE).unwrap_or(IF_OPER_UNKNOWN);
     // An upper link has a state only after its first update.
@@ -40,13 +40,13 @@ pub fn is_tentative(address: &RawMessage) -> bool {
     address.header[2] & (IFA_F_TENTATIVE | IFA_F_DADFAILED) == IFA_F_TENTATIVE
 }
 
-/// Returns true if an IPv6 address has no duplicate address detection: it is never tentative.
+/// Returns true if an IPv6 address is exempt from duplicate address detection, so never tentative.
 pub fn is_undetected(address: &RawMessage) -> bool {
     address.header[2] & IFA_F_NODAD != 0
 }
 
-/// Returns true if `routes` has the local route of an IPv6 address, which it gets once it is
-/// usable.
+/// Returns true if `routes` has an IPv6 address's local route, which the kernel adds once the
+/// address is usable.
 pub fn is_routed(address: &RawMessage, routes: &[RawMessage]) -> bool {
     routes.iter().any(|route| {
         route.header[7] == RTN_LOCAL

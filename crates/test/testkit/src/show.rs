@@ -1,5 +1,4 @@
-//! A message as one line for a person: the fields that tell objects apart by name, the rest as
-//! number and hex.
+//! A message as one line of text: the identifying fields by name, the rest as number and hex.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -76,7 +75,7 @@ impl fmt::Display for RawMessage {
     }
 }
 
-/// Names for the attributes that tell objects apart; those in capitals hold addresses.
+/// Returns the names of identifying attributes; a name in capitals has an address as its value.
 fn name(kind: Kind, number: u16) -> Option<&'static str> {
     Some(match (kind, number) {
         (Kind::Link, 1) => "address",

@@ -1,5 +1,5 @@
-//! Everything that a namespace holds, at one moment, in a form that can be compared: what
-//! "untouched" is measured with.
+//! A namespace's whole content at one moment, in a form that can be compared. Tests use it to prove
+//! that objects were not touched.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::wire::{raw_dump, raw_dump_proxies};
 
 /// The links, addresses, neighbours (with proxies), nexthops, routes and rules of the calling
 /// thread's namespace, both families, reduced to configuration by [`stable`](crate::stable()) and
-/// sorted. Rows are a multiset: the order of a dump says nothing. It shares no code with the
+/// sorted. Rows are a multiset: the order of a dump has no meaning. It shares no code with the
 /// snapshot of `trueup-observe`, which it judges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
@@ -43,15 +43,15 @@ impl Snapshot {
         Self { rows }
     }
 
-    /// As [`take`](Self::take), once the kernel has finished what it started: no address is under
-    /// duplicate detection, and two readings 50 ms apart agree; the carrier of each link that is up
-    /// has been told of, and addresses without duplicate detection have their local routes, or
-    /// within two seconds have not, and are meant so. For use after links came up, as all that
-    /// follows on work queues.
+    /// Does the same as [`take`](Self::take), once the kernel has finished its work: no address is
+    /// under duplicate address detection, and two readings 50 ms apart are equal. The carrier of
+    /// each up link has been announced. Addresses without duplicate address detection have their
+    /// local routes; if one is missing for two seconds, that is taken as intended. Use it after
+    /// links came up, as all the consequences run on work queues.
     ///
     /// # Panics
     ///
-    /// When that is not reached within a minute.
+    /// If the namespace does not settle within a minute.
     pub fn settled() -> Self {
         let mut last = None;
         let meant = Instant::now() + Duration::from_secs(2);
@@ -80,52 +80,52 @@ impl Snapshot {
         last.expect("read at least once")
     }
 
-    /// All rows, sorted.
+    /// Returns all rows, sorted.
     pub fn into_rows(self) -> Vec<RawMessage> {
         self.rows
     }
 
-    /// The rows of one kind.
+    /// Returns the rows of one kind.
     pub fn of(&self, kind: Kind) -> impl Iterator<Item = &RawMessage> {
         self.rows.iter().filter(move |row| row.kind == kind)
     }
 
-    /// The routes with this protocol, which is 116 for trueup's own.
+    /// Returns the routes with this protocol; trueup's own is 116.
     pub fn routes_with_protocol(&self, protocol: u8) -> Vec<&RawMessage> {
         self.of(Kind::Route).filter(|row| row.protocol() == Some(protocol)).collect()
     }
 
-    /// The device of that name, as it was then.
+    /// Returns the index of the link with this name at the time of the snapshot.
     pub fn index_of(&self, name: &str) -> Option<u32> {
         self.of(Kind::Link)
             .find(|row| row.ifname().as_deref() == Some(name))
             .map(RawMessage::device)
     }
 
-    /// Only the rows that the predicate takes.
+    /// Keeps only the rows for which the predicate returns true.
     #[must_use]
     pub fn only(mut self, keep: impl FnMut(&RawMessage) -> bool) -> Self {
         self.rows.retain(keep);
         self
     }
 
-    /// Without the rows of this marker (see [`RawMessage::protocol`]): what is left is foreign, or
+    /// Removes the rows with this marker (see [`RawMessage::protocol`]). The rest is foreign, or
     /// has no marker.
     #[must_use]
     pub fn without_protocol(self, protocol: u8) -> Self {
         self.only(|row| row.protocol() != Some(protocol))
     }
 
-    /// Without these devices and all that sits on them, but for multipath routes and rules, which
-    /// name none.
+    /// Removes these devices and everything on them, except multipath routes and rules, which name
+    /// no device.
     #[must_use]
     pub fn without_devices(self, names: &[&str]) -> Self {
         let gone: Vec<_> = names.iter().filter_map(|name| self.index_of(name)).collect();
         self.only(|row| !gone.contains(&row.device()))
     }
 
-    /// What changed, one row a line: `-` was here before, `+` is new; a changed row is both, but
-    /// for a link, whose line has `~` and what differs. Empty when equal.
+    /// Returns the differences, one row a line: `-` is gone, `+` is new. A changed row is both,
+    /// except a link, whose line has `~` and the changed fields. Empty if equal.
     pub fn diff(&self, after: &Self) -> String {
         let (old, mut new) = self.unmatched(after);
         let mut out = String::new();
@@ -143,7 +143,7 @@ impl Snapshot {
         out
     }
 
-    /// The rows of either that the other lacks.
+    /// Returns the rows on each side that the other lacks.
     fn unmatched<'a>(&'a self, other: &'a Self) -> (Vec<&'a RawMessage>, Vec<&'a RawMessage>) {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         let (mut left, mut right) = (self.rows.iter().peekable(), other.rows.iter().peekable());
@@ -161,11 +161,11 @@ impl Snapshot {
         }
     }
 
-    /// Fails unless both hold the same rows, bit for bit.
+    /// Fails unless both hold the same rows, byte for byte.
     ///
     /// # Panics
     ///
-    /// With the [`diff`](Self::diff) when they differ.
+    /// If they differ: with the [`diff`](Self::diff).
     #[track_caller]
     pub fn assert_same(&self, after: &Self) {
         let diff = self.diff(after);
@@ -173,7 +173,7 @@ impl Snapshot {
     }
 }
 
-/// A link's index, and its name and the rest where they differ.
+/// Describes a changed link: its index, and its name and other fields if they differ.
 fn changed(old: &RawMessage, new: &RawMessage) -> String {
     let only = |link: &RawMessage, other: &RawMessage| {
         let mut link = link.clone();

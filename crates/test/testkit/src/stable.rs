@@ -1,21 +1,21 @@
-//! Which bytes of a message are configuration, and which move by themselves. Two dumps of a
-//! namespace in which no process acts are equal after [`stable`](crate::stable()), and two that
-//! differ after it differ in something that another writer did.
+//! Separates a message's configuration from the bytes that change by themselves. If no process acts
+//! between two dumps of a namespace, they are equal after [`stable`](crate::stable()). If they
+//! differ after it, another writer changed something.
 
 use crate::message::{
     Kind, RTA_MULTIPATH, RawMessage, attributes, push_attribute, rtnexthops, u16_at, u32_at,
 };
 
-/// The message without what the kernel changes by itself; `None` for a row that comes and goes by
-/// itself.
+/// Returns the message without the parts that the kernel changes by itself; `None` if the whole row
+/// comes and goes by itself.
 ///
 /// | kind | removed | why |
 /// |---|---|---|
-/// | link | statistics, operational state, carrier and its counters, queueing discipline; `IFF_RUNNING`, `IFF_LOWER_UP`, `IFF_DORMANT`, the change mask; the cause of an event; how large a segment the hardware splits; IPv6 counters, timers and readiness; a bridge's and its ports' timers, protocol state and counts of what they learnt | status, and follow the other end of the cable; a bridge takes the size of segments from its ports, and tells nobody until its state is announced |
-/// | address | creation and update time; how much of a finite lifetime is left (whether it is finite, over or endless stays); `IFA_F_TENTATIVE`, `IFA_F_OPTIMISTIC` | clocks, duplicate detection |
-/// | neighbour | cache times, probe count, the state of rows that resolution moves; **whole rows**: resolution without an answer, multicast, what a bridge has learnt | resolution, learning and multicast membership at work |
+/// | link | statistics, operational state, carrier and its counters, queueing discipline; `IFF_RUNNING`, `IFF_LOWER_UP`, `IFF_DORMANT`, the change mask; the cause of an event; the largest segment that the hardware splits; IPv6 counters, timers and readiness; a bridge's and its ports' timers, protocol state and counts of learnt entries | status, and follow the other end of the cable; a bridge takes the size of segments from its ports, and announces it only with its next state |
+/// | address | creation and update time; the rest of a finite lifetime (finite, over or endless stays); `IFA_F_TENTATIVE`, `IFA_F_OPTIMISTIC` | clocks, duplicate detection |
+/// | neighbour | cache times, probe count, the state of rows that resolution moves; **whole rows**: resolution without an answer, multicast, entries learnt by a bridge | resolution, learning and multicast membership at work |
 /// | route | cache times and usage; `RTNH_F_DEAD`, `RTNH_F_LINKDOWN`, `RTNH_F_OFFLOAD`, `RTNH_F_TRAP` of the route and of each next hop, `RTM_F_OFFLOAD`, `RTM_F_TRAP` | status: carrier loss only flags routes |
-/// | rule, nexthop | status flags: a goto without its target, a device that is not there | they follow what others do |
+/// | rule, nexthop | status flags: a goto without its target, a device that is not there | they follow other objects |
 pub fn stable(message: &RawMessage) -> Option<RawMessage> {
     let mut message = message.clone();
     match message.kind {
@@ -131,7 +131,7 @@ const NTF_EXT_LEARNED: u8 = 0x10;
 fn neighbour(mut message: RawMessage) -> Option<RawMessage> {
     message.attrs.remove(&NDA_CACHEINFO);
     message.attrs.remove(&NDA_PROBES);
-    // `ndm_type`: what the address was by the routes of the time.
+    // `ndm_type`: the address's type by the routes at that time.
     message.header[11] = 0;
     let state = u16_at(&message.header, 8);
     let flags = message.header[10];
@@ -145,7 +145,7 @@ fn neighbour(mut message: RawMessage) -> Option<RawMessage> {
     }
     if state & (NUD_NOARP | NUD_PERMANENT) == 0 && flags & NTF_PROXY == 0 {
         message.header[8..10].fill(0);
-        // A bridge learns an address from any packet.
+        // A bridge learns addresses from packets.
         let is_learnt = message.family() == AF_BRIDGE && !message.attrs.contains_key(&NDA_DST);
         let answered = message.attrs.contains_key(&NDA_LLADDR) && !is_learnt;
         if !answered && flags & NTF_EXT_LEARNED == 0 {
@@ -178,7 +178,7 @@ fn clear(bytes: &mut [u8], at: usize, bits: u32) {
     bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
 }
 
-/// `attrs` with those in `remove` taken out of the nest `within`; the rest in order.
+/// Returns `attrs` without the attributes `remove` in the nest `within`; the order stays.
 fn without_nested(attrs: &[u8], within: u16, remove: &[u16]) -> Vec<u8> {
     let mut out = Vec::with_capacity(attrs.len());
     for (number, payload) in attributes(attrs) {

@@ -1,5 +1,4 @@
-//! State to test against, made and read with iproute2: a second implementation with its own idea of
-//! the wire format.
+//! Makes and reads state for tests with iproute2, an independent implementation of the wire format.
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
@@ -13,7 +12,7 @@ use serde_json::Value;
 ///
 /// # Panics
 ///
-/// With the command and what it said when it fails.
+/// If the command fails: with the command and its output.
 #[track_caller]
 pub fn ip(args: &[&str]) -> String {
     let output = run(args, "");
@@ -21,11 +20,11 @@ pub fn ip(args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Runs an `ip` command that has to fail and returns what it said.
+/// Runs an `ip` command that must fail and returns its error text.
 ///
 /// # Panics
 ///
-/// When it succeeds.
+/// If it succeeds.
 #[track_caller]
 pub fn ip_fails(args: &[&str]) -> String {
     let output = run(args, "");
@@ -38,7 +37,7 @@ pub fn ip_fails(args: &[&str]) -> String {
 ///
 /// # Panics
 ///
-/// With what it said when a line fails, which names the line's number.
+/// If a line fails: with the error text, which has the line's number.
 #[track_caller]
 pub fn ip_batch<S: AsRef<str>>(lines: impl IntoIterator<Item = S>) {
     let mut input = String::new();
@@ -51,16 +50,16 @@ pub fn ip_batch<S: AsRef<str>>(lines: impl IntoIterator<Item = S>) {
     assert!(output.status.success(), "{}", failure(&args, &output));
 }
 
-/// Runs lines of `ip`, and of `bridge` where they begin with `fdb`, of which any may fail. Returns
-/// the messages of those that did.
+/// Runs lines of `ip`, or of `bridge` if they begin with `fdb`. Any line may fail. Returns the
+/// error messages.
 ///
 /// # Panics
 ///
-/// When the programs cannot be run.
+/// If the programs cannot be run.
 #[track_caller]
 pub fn ip_force<S: AsRef<str>>(lines: &[S]) -> String {
     let program = |line: &S| if line.as_ref().starts_with("fdb") { "bridge" } else { "ip" };
-    // `ip neighbour` ends the whole batch when it is refused.
+    // A refused `ip neighbour` ends the whole batch.
     let ends = |line: &S| line.as_ref().starts_with("neighbour");
     let mut messages = String::new();
     for lines in lines.chunk_by(|one, next| program(one) == program(next) && !ends(one)) {
@@ -71,15 +70,15 @@ pub fn ip_force<S: AsRef<str>>(lines: &[S]) -> String {
     messages
 }
 
-/// Returns what `ip -json -details ARGS...` reports, as a `serde_json::Value` or a type of the
-/// caller's; an empty array where it prints nothing.
+/// Returns the report of `ip -json -details ARGS...`, as a `serde_json::Value` or a type of the
+/// caller's choice; an empty array if it prints nothing.
 ///
-/// Version 6.1 leaves out routes with hundreds of next hops: [`raw_dump`](crate::raw_dump) has
+/// `ip` 6.1 leaves out routes with hundreds of next hops: use [`raw_dump`](crate::raw_dump) for
 /// them.
 ///
 /// # Panics
 ///
-/// When it fails or prints something else than JSON.
+/// If it fails or its output is not JSON.
 #[track_caller]
 pub fn ip_json<T: DeserializeOwned>(args: &[&str]) -> T {
     let text = ip(&[&["-json", "-details"], args].concat());
@@ -90,18 +89,18 @@ pub fn ip_json<T: DeserializeOwned>(args: &[&str]) -> T {
     serde_json::from_str(json).unwrap_or_else(|error| panic!("ip {}: {error}", args.join(" ")))
 }
 
-/// The index of a link.
+/// Returns the index of a link in the calling thread's namespace.
 ///
 /// # Panics
 ///
-/// When there is none of that name.
+/// If there is no link with this name.
 #[track_caller]
 pub fn index_of(name: &str) -> u32 {
     let index = ip_json::<Value>(&["link", "show", "dev", name])[0]["ifindex"].as_u64();
     index.and_then(|index| u32::try_from(index).ok()).expect("a link has an index")
 }
 
-/// A pair of virtual Ethernet links, both up.
+/// Makes a pair of virtual Ethernet links, both up.
 #[track_caller]
 pub fn veth_pair(one: &str, other: &str) {
     ip_batch([
@@ -111,20 +110,20 @@ pub fn veth_pair(one: &str, other: &str) {
     ]);
 }
 
-/// A bridge that is up, with these links as its ports.
+/// Makes a bridge, up, with these links as its ports.
 #[track_caller]
 pub fn bridge(name: &str, ports: &[&str]) {
     ip_batch([format!("link add name {name} type bridge"), format!("link set dev {name} up")]);
     ip_batch(ports.iter().map(|port| format!("link set dev {port} master {name}")));
 }
 
-/// `n` veth pairs, up, for routes to go through: pair `i` is `up<i>` with `10.200.<i>.1/24` and
-/// `fd00:200:<i>::1/64` and `far<i>` without addresses. Gateways are any other address of those
-/// prefixes.
+/// Makes `n` veth pairs, up, for routes to use. Pair `i` is `up<i>` with `10.200.<i>.1/24` and
+/// `fd00:200:<i>::1/64`, and `far<i>` without addresses. Any other address of those prefixes can be
+/// a gateway.
 ///
 /// # Panics
 ///
-/// When `n` is above 255, or links of those names exist.
+/// If `n` is above 255, or links with those names exist.
 #[track_caller]
 pub fn uplinks(n: usize) {
     assert!(n <= 255, "the index is a byte of the address");
@@ -144,16 +143,16 @@ pub fn uplinks(n: usize) {
 pub struct NamedNetns(String);
 
 impl NamedNetns {
-    /// Its name.
+    /// Returns the name under `/run/netns`.
     pub fn name(&self) -> &str {
         &self.0
     }
 
-    /// Runs `ip ARGS...` inside of it.
+    /// Runs `ip ARGS...` inside the namespace.
     ///
     /// # Panics
     ///
-    /// As [`ip`].
+    /// Like [`ip`].
     #[track_caller]
     pub fn ip(&self, args: &[&str]) -> String {
         ip(&[&["-netns", &self.0], args].concat())
@@ -166,19 +165,19 @@ impl Drop for NamedNetns {
     }
 }
 
-/// Makes a network namespace that can be opened by name; `lo` is down in it. `/run` is shared by
-/// all tests of a process, so the name has to be the test's own.
+/// Makes a network namespace that can be opened by name; its `lo` is down. All tests of a process
+/// share `/run`, so choose a name unique to the test.
 #[track_caller]
 pub fn named_netns(name: &str) -> NamedNetns {
     ip(&["netns", "add", name]);
     NamedNetns(name.to_owned())
 }
 
-/// Asks every 50 ms until the answer is yes: for what the kernel does in its own time.
+/// Calls `done` every 50 ms until it returns true, for the kernel's asynchronous work.
 ///
 /// # Panics
 ///
-/// With `what` after a minute of no.
+/// If it still returns false after a minute: with `what`.
 #[track_caller]
 pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
@@ -203,8 +202,8 @@ fn run_program(program: &str, args: &[&str], input: &str) -> Output {
         .unwrap_or_else(|error| panic!("{program}, of Debian's package iproute2: {error}"));
     let mut stdin = child.stdin.take().expect("piped");
     thread::scope(|scope| {
-        // Apart from the reading, or both sides could wait with full pipes; a child that failed
-        // early reads no more.
+        // On its own thread, or both sides could wait with full pipes; a child that failed early
+        // stops reading.
         scope.spawn(move || stdin.write_all(input.as_bytes()));
         child.wait_with_output().expect("a child to wait for")
     })

@@ -1,5 +1,5 @@
-//! A netlink socket of its own: one request, one answer. Written apart from the crates under test,
-//! so that both would have to be wrong in the same way to agree.
+//! A separate netlink socket: one request, one answer. It is written apart from the crates under
+//! test, so a wrong result agrees only if both are wrong in the same way.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,27 +12,27 @@ use rustix::net::{
 
 use crate::message::{Action, Kind, RawMessage, u16_at, u32_at};
 
-/// The kernel's rows of one kind, in its order, as bytes. `family` is 2 for IPv4, 10 for IPv6, 7
-/// for bridge forwarding entries ([`Kind::Neighbour`]), 0 for all (the only choice for links and
-/// nexthops).
+/// Returns the kernel's rows of one kind, in its order, as bytes. `family` is 2 for IPv4, 10 for
+/// IPv6, 7 for bridge forwarding entries ([`Kind::Neighbour`]), 0 for all (the only choice for
+/// links and nexthops).
 ///
-/// A dump that the kernel marks as interrupted is repeated. It marks neither IPv6 route dumps nor
-/// rule dumps, so nothing may write meanwhile.
+/// If the kernel marks a dump as interrupted, the dump is repeated. The kernel marks neither IPv6
+/// route dumps nor rule dumps, so nothing may write meanwhile.
 ///
 /// # Panics
 ///
-/// When the kernel refuses, or twenty dumps in a row were interrupted.
+/// If the kernel refuses, or interrupts twenty dumps in a row.
 pub fn raw_dump(kind: Kind, family: u8) -> Vec<RawMessage> {
     let mut header = vec![0; kind.header_len()];
     header[0] = family;
     dump(kind, &header)
 }
 
-/// The neighbour proxies, which a plain dump of neighbours leaves out.
+/// Returns the neighbour proxies, which a plain dump of neighbours leaves out.
 ///
 /// # Panics
 ///
-/// As [`raw_dump`].
+/// Like [`raw_dump`].
 pub fn raw_dump_proxies(family: u8) -> Vec<RawMessage> {
     let mut header = vec![0; Kind::Neighbour.header_len()];
     header[0] = family;
@@ -51,7 +51,7 @@ const NLMSG_DONE: u16 = 3;
 const HEADER: usize = 16;
 const DUMP_TRIES: usize = 20;
 
-/// Larger than any datagram that the kernel builds: 32 KiB for a dump, a little over 64 KiB for one
+/// Larger than any datagram from the kernel: 32 KiB for a dump, a little over 64 KiB for one
 /// message.
 pub(crate) const DATAGRAM: usize = 256 * 1024;
 
@@ -66,13 +66,13 @@ fn dump(kind: Kind, header: &[u8]) -> Vec<RawMessage> {
     panic!("dump of {}s: interrupted {DUMP_TRIES} times", kind.word())
 }
 
-/// `None` when the kernel said that the table changed underneath.
+/// Returns `None` if the kernel reported that the table changed during the dump.
 fn dump_once(kind: Kind, header: &[u8]) -> io::Result<Option<Vec<RawMessage>>> {
     let socket = open(0)?;
     let mut rows = Vec::new();
     let mut interrupted = false;
     let mut buffer = vec![0; DATAGRAM];
-    // The kernel makes a dump's parts as large as what was received with before: on a fresh socket
+    // The kernel limits a dump's parts to the size of the socket's last receive. On a fresh socket,
     // a dump whose first row has some 4 KiB is empty, without an error.
     send_one(&socket, NLMSG_NOOP, NLM_F_ACK, &[])?;
     let _acknowledged = receive(&socket, &mut buffer, RecvFlags::empty())?.count();
@@ -82,7 +82,7 @@ fn dump_once(kind: Kind, header: &[u8]) -> io::Result<Option<Vec<RawMessage>>> {
             let Received { message_type, flags, body, .. } = message?;
             interrupted |= flags & NLM_F_DUMP_INTR != 0;
             match message_type {
-                // A dump's own failure comes in front of its end.
+                // A dump's own error precedes its end.
                 NLMSG_DONE | NLMSG_ERROR => {
                     errno(body)?;
                     return Ok((!interrupted).then_some(rows));
@@ -106,12 +106,12 @@ pub(crate) fn request(message_type: u16, body: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// The kernel's errno.
+/// The kernel's errno, if it refuses.
 pub fn raw_request(message_type: u16, flags: u16, body: &[u8]) -> io::Result<()> {
     ask(&open(0)?, message_type, flags, body)
 }
 
-/// Sends one message on a socket that waits for nothing else, and waits for its acknowledgement.
+/// Sends one message on an idle socket, and waits for its acknowledgement.
 pub(crate) fn ask(socket: &OwnedFd, message_type: u16, flags: u16, body: &[u8]) -> io::Result<()> {
     send_one(socket, message_type, flags | NLM_F_ACK, body)?;
     let mut buffer = vec![0; DATAGRAM];
@@ -124,13 +124,13 @@ pub(crate) fn ask(socket: &OwnedFd, message_type: u16, flags: u16, body: &[u8]) 
     Err(invalid("an answer without an acknowledgement"))
 }
 
-/// Returns true if the kernel does not know a kind of link, and has no module for it either: it
-/// looks for the kind before it looks at anything else of a request for a new link, and says
-/// `EOPNOTSUPP`. What is made by asking is unmade.
+/// Returns true if the kernel does not know a kind of link, and has no module for it either. For a
+/// new link the kernel checks the kind first, and answers `EOPNOTSUPP`. A link made by asking is
+/// deleted again.
 ///
 /// # Panics
 ///
-/// When what was made cannot be deleted.
+/// If that link cannot be deleted.
 pub fn lacks_kind(kind: &str) -> bool {
     const IFLA_IFNAME: u16 = 3;
     const IFLA_LINKINFO: u16 = 18;
@@ -156,8 +156,8 @@ pub fn lacks_kind(kind: &str) -> bool {
     asked.is_err_and(|error| error.raw_os_error() == Some(EOPNOTSUPP))
 }
 
-/// A socket of the calling thread's network namespace, subscribed to the groups of the mask (bit 0
-/// is group 1).
+/// Opens a socket in the calling thread's network namespace, subscribed to the groups of the mask
+/// (bit 0 is group 1).
 pub(crate) fn open(groups: u32) -> io::Result<OwnedFd> {
     let socket = socket_with(
         AddressFamily::NETLINK,
@@ -169,16 +169,16 @@ pub(crate) fn open(groups: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A message as it came.
+/// A message as received.
 pub(crate) struct Received<'a> {
     pub(crate) message_type: u16,
     pub(crate) flags: u16,
-    /// Whose request it answers, or announces.
+    /// The port of the request that it answers, or announces.
     pub(crate) port: u32,
     pub(crate) body: &'a [u8],
 }
 
-/// Reads one datagram, message by message.
+/// Reads one datagram and returns its messages.
 pub(crate) fn receive<'a>(
     socket: &OwnedFd,
     buffer: &'a mut [u8],
@@ -222,8 +222,8 @@ fn send_one(socket: &OwnedFd, message_type: u16, flags: u16, body: &[u8]) -> io:
     Ok(())
 }
 
-/// The negative errno at the front of an acknowledgement or of a dump's end; 0 is success, and so
-/// is its absence.
+/// Reads the negative errno at the start of an acknowledgement or of a dump's end. 0 or nothing is
+/// success.
 fn errno(body: &[u8]) -> io::Result<()> {
     match body.first_chunk::<4>().map(|b| i32::from_ne_bytes(*b)) {
         Some(code) if code < 0 => Err(io::Error::from_raw_os_error(-code)),
@@ -235,7 +235,7 @@ fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// A socket of the calling thread's namespace that writes raw messages, one after the other.
+/// A socket in the calling thread's namespace that writes raw messages, one after the other.
 #[derive(Debug)]
 pub struct Writer {
     socket: OwnedFd,
@@ -247,7 +247,7 @@ impl Writer {
     ///
     /// # Panics
     ///
-    /// Without a socket.
+    /// If no socket can be opened.
     pub fn open() -> Self {
         let socket = open(0).expect("a netlink socket");
         let address = getsockname(&socket).expect("a bound socket has an address");
@@ -256,21 +256,20 @@ impl Writer {
         Self { socket, port }
     }
 
-    /// Returns the port that [`Changes::announcements`](crate::Changes::announcements) has for the
-    /// writes of this one.
+    /// Returns the port under which [`Changes::announcements`](crate::Changes::announcements)
+    /// reports this writer's changes.
     pub fn port(&self) -> u32 {
         self.port
     }
 
-    /// Sends a message with these flags (`NLM_F_CREATE` and its like) and returns the kernel's
-    /// answer.
+    /// Sends a message with flags such as `NLM_F_CREATE` and returns the kernel's answer.
     ///
     /// # Errors
     ///
-    /// The kernel's errno.
+    /// The kernel's errno, if it refuses.
     pub fn send(&self, message: &RawMessage, flags: u16) -> io::Result<()> {
         let message_type = message.kind.new_type() + u16::from(message.action == Action::Del);
-        // Less the netlink header, which is written with the socket's own numbers.
+        // Without the netlink header: the socket writes its own.
         let body = &message.encode(0, 0, 0)[16..];
         ask(&self.socket, message_type, flags, body)
     }

@@ -1,5 +1,5 @@
-//! Facts of the kernel that no scenario can show: what a socket, a namespace and a process may do.
-//! Each is labelled with its number in `docs/kernels.md`, for `cargo xtask scenarios`.
+//! Facts about the kernel that no scenario can show: the abilities of sockets, namespaces and
+//! processes. Each has its number in `docs/kernels.md`, for `cargo xtask scenarios`.
 
 #![allow(clippy::unwrap_used, reason = "test code, though without #[test]")]
 
@@ -20,11 +20,11 @@ use trueup_netlink::{ErrorKind, Group, Multicast, Namespace, Socket};
 use trueup_testkit::{Kind, fresh_netns, ip, quiet_netns, raw_dump, running_version, uplinks};
 
 const RTM_NEWLINK: u16 = 16;
-/// The acknowledgements that fit a default receive buffer.
+/// The number of acknowledgements that fit into a default receive buffer.
 const FIT: usize = 256;
 
-/// How many acknowledgements wait unread for a socket with the default receive buffer, and how
-/// often a loss is reported.
+/// Returns how many unread acknowledgements a default receive buffer holds, and how often the
+/// kernel reports a loss.
 fn acknowledgements_that_fit() -> (usize, usize) {
     const ENOBUFS: i32 = 105;
     let mut socket = Namespace::current().connect().unwrap();
@@ -52,7 +52,7 @@ fn acknowledgements_that_fit() -> (usize, usize) {
 fn acknowledgements_that_no_longer_fit_are_lost_and_reported_once() {
     let (fit, lost) = acknowledgements_that_fit();
     assert_eq!(lost, 1, "a loss is reported once, however much was lost");
-    // The number is that of Linux 6.18; it follows from the size of the buffers of the kernel.
+    // The number holds for Linux 6.18; it depends on the size of the kernel's buffers.
     if running_version() >= (6, 18) {
         assert_eq!(fit, FIT);
     }
@@ -64,7 +64,7 @@ fn an_overrun_of_announcements_is_reported_once() {
     let namespace = &Namespace::current();
     let mut events = Multicast::open(namespace, &Group::OBJECTS).unwrap();
     let mut socket = Socket::open(namespace).unwrap();
-    // Each sets lo down or up, which is announced; far more than the default buffer holds.
+    // Each request sets lo down or up, which is announced; far more than the default buffer holds.
     for n in 0..1000_u32 {
         let mut message = Vec::new();
         let up = n % 2;
@@ -91,7 +91,8 @@ fn a_receive_buffer_is_clamped_without_a_word() {
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None);
     let socket = socket.unwrap();
     const ASKED: usize = 1 << 29;
-    // Beyond `net.core.rmem_max` by force: not in a user namespace, however much its root one is.
+    // Exceeds `net.core.rmem_max` by force; a user namespace does not allow that, even for its
+    // root.
     let forced = set_socket_recv_buffer_size_force(&socket, ASKED);
     assert_eq!(forced, Err(Errno::PERM));
     set_socket_recv_buffer_size(&socket, ASKED).unwrap();
@@ -121,9 +122,9 @@ fn a_dump_holds_routes_that_ip_may_not_print() {
         .into_iter()
         .find_map(|mut row| row.attrs.remove(&RTA_MULTIPATH))
         .unwrap();
-    // A next hop is eight bytes, and as many for its gateway's attribute.
+    // A next hop is eight bytes, and its gateway's attribute eight more.
     assert_eq!(multipath.len(), LEGS * 16);
-    // Version 6.1 of `ip` leaves the route out of what it prints, as if there were none.
+    // `ip` 6.1 silently omits the route.
     let shown = Command::new("ip").args(["route", "show"]).output();
     let shown = String::from_utf8_lossy(&shown.unwrap().stdout).into_owned();
     let printed = shown.matches("nexthop").count();
@@ -151,7 +152,7 @@ fn a_cookie_is_never_used_again() {
     let cookie = || Socket::open(&Namespace::current()).unwrap().netns_cookie().unwrap();
     let mut cookies = vec![cookie()];
     for _ in 0..20 {
-        // The one before has no process left, and ends.
+        // The previous namespace has no process left, and ends.
         quiet_netns();
         cookies.push(cookie());
     }
@@ -162,7 +163,7 @@ fn a_cookie_is_never_used_again() {
 
 // fault source-5
 fn a_namespace_that_was_opened_by_a_process_is_not_its_heirs() {
-    // A process of its own: of a thread there is no other one.
+    // Use a process: a thread cannot be replaced by another with its number.
     let spawn = || Command::new("sleep").arg("600").spawn().unwrap();
     let there = thread::spawn(move || {
         quiet_netns();
@@ -176,11 +177,11 @@ fn a_namespace_that_was_opened_by_a_process_is_not_its_heirs() {
     assert_ne!(before, cookie(&Namespace::current()));
     there.kill().unwrap();
     there.wait().unwrap();
-    // The number is another process's from here on, or may become one's.
+    // From now on the number is free, or belongs to another process.
     let error = named.open().unwrap_err();
     assert!(error.is_gone(), "{error}");
     assert_eq!(cookie(&opened), before);
-    // A recycled number leads to a process of ours more often than not.
+    // A recycled number usually leads to one of our own processes.
     let mut here = spawn();
     let error = Namespace::pid(here.id()).open().unwrap_err();
     assert!(error.to_string().contains("our own"), "{error}");
@@ -194,14 +195,15 @@ fn threads_forbid_a_user_namespace_and_each_has_a_network_namespace_of_its_own()
     assert_eq!(refused, Err(Errno::INVAL));
     let own = fs::File::open("/proc/thread-self/ns/net").unwrap();
     unshare(UnshareFlags::NEWNET).unwrap();
-    // And may come back.
+    // A thread may also come back.
     move_into_link_name_space(own.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
 }
 
 #[allow(unsafe_code, reason = "unshare(2) is unsafe for CLONE_FILES alone")]
 fn unshare(flags: UnshareFlags) -> Result<(), Errno> {
     assert!(!flags.contains(UnshareFlags::FILES));
-    // SAFETY: a descriptor table of one's own, which others would not know of, is not asked for.
+    // SAFETY: the flags do not ask for a separate descriptor table, which would surprise other
+    // threads.
     unsafe { rustix::thread::unshare_unsafe(flags) }
 }
 

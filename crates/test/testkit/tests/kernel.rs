@@ -1,4 +1,4 @@
-//! The testkit against the kernel that runs it.
+//! Tests of the testkit on the running kernel.
 
 #![allow(clippy::unwrap_used, reason = "test code, though without #[test]")]
 
@@ -121,7 +121,7 @@ fn raw_dump_agrees_with_iproute2() {
             (address.parse().unwrap(), len.parse().unwrap(), table, number("metric"), device)
         })
         .collect();
-    // With -N, tables are printed as numbers; metric 0 is not reported by either.
+    // With -N, `ip` prints tables as numbers; neither reports metric 0.
     assert!(raw.len() > 300);
     assert_eq!(raw, message);
 }
@@ -140,7 +140,7 @@ fn idle_snapshots_are_equal() {
     for kind in Kind::ALL {
         assert!(before.of(kind).count() > 0, "no {}s", kind.word());
     }
-    // Time passes: lifetimes count down, resolution gives up, the bridge's ports start to forward.
+    // Time passes: lifetimes count down, resolution fails, the bridge's ports start to forward.
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     socket.send_to(b"anyone?", "10.200.0.3:9").unwrap();
     std::thread::sleep(std::time::Duration::from_millis(1100));
@@ -159,7 +159,7 @@ fn status_is_not_configuration() {
     trueup_testkit::wait_until("carrier loss flags the routes", || {
         ip(&["route", "show"]).matches("linkdown").count() >= 4
     });
-    // The link that was set down did change, and so did the IPv6 rows that the kernel keeps for it.
+    // The link that was set down did change, and so did its IPv6 rows.
     let rest = |snapshot: Snapshot| snapshot.only(|row| row.device() != far);
     rest(before).assert_same(&rest(Snapshot::take()));
 }
@@ -218,8 +218,8 @@ fn carrier_is_no_change() {
     assert!(!devices.contains(&near), "{devices:?}");
 }
 
-/// A bridge takes them over without a word; what announces its carrier, up to a second later, would
-/// look like a change.
+/// A bridge takes them from its ports without an announcement. The announcement of its carrier, up
+/// to a second later, would look like a change.
 fn the_segments_of_a_bridges_ports_are_no_change() {
     uplinks(1);
     ip_batch(["link add br0 address 02:00:00:00:00:0b type bridge", "link set br0 up"]);
@@ -261,7 +261,7 @@ fn uplinks_carry_routes() {
     assert!(snapshot.without_protocol(3).of(Kind::Route).all(|row| row.protocol() == Some(2)));
 }
 
-/// The example of the README.
+/// The README's example.
 fn reading_changes_nothing() {
     veth_pair("v0", "v1");
     let before = Snapshot::settled();

@@ -1,5 +1,5 @@
-//! `cargo xtask demo --guests`: two guests are started, one is throttled, and the agent is killed
-//! in the middle of a backup. The next agent finds its job, and finishes its record.
+//! `cargo xtask demo --guests`: starts two guests, throttles one, and kills the agent in the middle
+//! of a backup. The next agent finds the job, and completes its record.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ memory = "32MiB"
 disks.data = { size = "8MiB" }
 "#;
 
-/// Such that the backup takes four seconds.
+/// At this speed the backup takes four seconds.
 const BACKUP_SPEED: u64 = 4 << 20;
 
 fn main() -> Result<()> {
@@ -92,12 +92,12 @@ impl Demo {
             .current_dir(&self.folder)
             .stdin(Stdio::null())
             .stderr(Stdio::null());
-        // What the last one said is of no use here.
+        // Clear the previous agent's status.
         fs::write(self.folder.join("status"), "")?;
         Ok(Agent(command.spawn()?))
     }
 
-    /// Waits until the agent's status is as it is to be.
+    /// Waits until `is_so` accepts the agent's status, and returns it.
     fn wait(&self, what: &str, is_so: impl Fn(&str) -> bool) -> Result<String> {
         let until = Instant::now() + Duration::from_secs(60);
         while Instant::now() < until {
@@ -116,7 +116,7 @@ impl Demo {
         Ok(())
     }
 
-    /// Shows what QEMU says.
+    /// Shows the guests as QEMU reports them.
     fn show_guests(&self) -> Result<()> {
         let host = self.host()?;
         for guest in host.guests()? {
@@ -148,7 +148,7 @@ impl Demo {
     }
 }
 
-/// The guests end with the demo, which they would outlive.
+/// Ends the guests, which would outlive the demo.
 impl Drop for Demo {
     fn drop(&mut self) {
         if let Ok(host) = self.host() {

@@ -1,9 +1,9 @@
-//! What is wrong in a file, and where.
+//! The error in a file, with its place.
 
 use std::fmt;
 use std::ops::Range;
 
-/// A file that declares no guests, and where the problem is.
+/// The reason why a file declares no guests, and the place of the problem.
 #[derive(Clone, Debug)]
 pub struct Error {
     line: usize,
@@ -25,7 +25,7 @@ impl Error {
     }
 }
 
-/// Formats as `3: memory = "1XB": "1XB" is no size: …`, to come after the file's name.
+/// Formats as `3: memory = "1XB": "1XB" is no size: …`, to follow the file's name.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}: {}", self.line, self.text, self.problem)

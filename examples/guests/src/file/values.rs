@@ -1,4 +1,4 @@
-//! The values of a file: each is checked when it is read.
+//! The values in a file; each is checked when it is parsed.
 
 use std::fmt;
 
@@ -7,31 +7,31 @@ use toml::Value;
 
 use crate::host::MAX_NAME;
 
-/// QEMU takes no larger bound of a throttle.
+/// QEMU's largest bound of a throttle.
 const MAX_BOUND: u64 = 1_000_000_000_000_000;
 
-/// A name: of a guest, a disk, a network interface or a backup.
+/// The name of a guest, a disk, a network interface or a backup.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Name(String);
 
-/// A number, of bytes as a rule: `1073741824`, `"1GiB"` or `"1GB"`.
+/// A number, usually of bytes: `1073741824`, `"1GiB"` or `"1GB"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 pub struct Size(u64);
 
-/// A bound of a disk, of bytes or requests in a second; 0 for none.
+/// A disk's bound in bytes or requests a second; 0 for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 pub struct Bound(u64);
 
-/// A MAC address, as it was written.
+/// A MAC address, as written in the file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Mac(String);
 
 impl Name {
-    /// Returns the text.
+    /// Returns the text of the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -54,7 +54,7 @@ impl TryFrom<String> for Name {
 }
 
 impl Size {
-    /// Returns the number.
+    /// Returns the number, in bytes for a size.
     pub fn get(self) -> u64 {
         self.0
     }
@@ -69,7 +69,7 @@ impl TryFrom<Value> for Size {
             Value::String(text) => bytes(text),
             _ => None,
         };
-        // QEMU counts with a sign.
+        // QEMU's sizes are signed.
         let bytes = bytes.filter(|bytes| i64::try_from(*bytes).is_ok());
         bytes.map(Size).ok_or_else(|| {
             format!(
@@ -80,7 +80,7 @@ impl TryFrom<Value> for Size {
 }
 
 impl Bound {
-    /// Returns the number.
+    /// Returns the number, 0 for no bound.
     pub fn get(self) -> u64 {
         self.0
     }
@@ -117,7 +117,7 @@ fn bytes(text: &str) -> Option<u64> {
 }
 
 impl Mac {
-    /// Returns the address, as it was written.
+    /// Returns the address, as written in the file.
     pub fn as_str(&self) -> &str {
         &self.0
     }

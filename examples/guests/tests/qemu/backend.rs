@@ -1,4 +1,4 @@
-//! The backend as trueup-control sees it.
+//! Tests the backend through the interface of trueup-control.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -48,7 +48,7 @@ fn what_is_written_reads_back_as_declared() {
     let backend = guests(&test);
     let bound = Duration::from_secs(60);
     check_backend(&backend, &normalisers(), &objects(FILE), bound).unwrap();
-    // Then it is changed, and a guest that was stopped runs with all that it was given.
+    // Then it is changed, and a guest that was stopped runs with everything it was given.
     let changed = FILE.replace("1000001", "2000001").replace("999999", "0");
     let changed = changed.replace("stopped", "running").replace("-cd-", "-ce-");
     check_backend(&backend, &normalisers(), &objects(&changed), bound).unwrap();
@@ -78,7 +78,7 @@ fn what_stops_a_guest_or_takes_something_is_destructive() {
         ("\"stopped\"", "\"running\"", one("db set_run_state", benign)),
         ("odd", "even", one("web configure", benign)),
         ("20000001", "30000001", one("web configure", destructive)),
-        // It is stopped.
+        // The guest is stopped.
         ("16MiB", "17MiB", one("db configure", benign)),
         ("iops = 3", "iops = 4", one("web/disk/root configure", benign)),
         ("size = 512", "size = 1024", one("web/disk/data configure", benign)),
@@ -97,7 +97,7 @@ fn what_stops_a_guest_or_takes_something_is_destructive() {
             .concat(),
         ),
         ("iops = 3", "iops = 3, snapshot = true", one("web/disk/root/snapshot create", benign)),
-        // What the disk was at the snapshot is lost.
+        // The disk's content at the snapshot is lost.
         ("snapshot = true", "snapshot = false", one("web/disk/data/snapshot destroy", destructive)),
         ("\"first\"", "\"first\", \"second\"", one("web/disk/root/backup/second create", benign)),
         ("\"first\"", "", one("web/disk/root/backup/first destroy", destructive)),
@@ -108,8 +108,8 @@ fn what_stops_a_guest_or_takes_something_is_destructive() {
     }
 }
 
-/// The agent is killed after the interface was plugged in with its new address, and before that is
-/// recorded: the task is asked for again.
+/// The agent is killed after it plugged the interface in with its new address, before it recorded
+/// that: it asks about the task again.
 fn an_interface_that_came_back_has_been_unplugged() {
     let test = TestHost::new();
     let backend = guests(&test);
@@ -120,17 +120,17 @@ fn an_interface_that_came_back_has_been_unplugged() {
     let boot = test.monitor("web").boot().unwrap();
     let task = format!("web:{boot}:unplug:lan");
     assert_eq!(backend.task(&task).unwrap(), Task::Succeeded);
-    // One that is to go away is still there.
+    // An interface to be removed is still there.
     let forget = |parameters: &mut Parameters| parameters.nics.clear();
     test.host.change_parameters("web", forget).unwrap();
     assert!(matches!(backend.task(&task).unwrap(), Task::Running { .. }));
 }
 
-/// What is refused counts as not there, so the guest would not be ours.
+/// A refused object counts as absent, so the guest would not be ours.
 fn a_guest_that_is_created_and_not_started_is_not_refused() {
     let test = TestHost::new();
     let backend = guests(&test);
-    // More memory than any QEMU takes.
+    // More memory than QEMU accepts.
     let desired = objects(&FILE.replace("20000001", "\"4194304TiB\""));
     let config = Config::default().with_create().with_normalisers(normalisers());
     let plan = plan(&desired, &Objects::new(), &BTreeSet::new(), &config);

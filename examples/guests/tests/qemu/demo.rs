@@ -1,4 +1,4 @@
-//! The demo, as `cargo xtask demo --guests` runs it.
+//! Runs the demo of `cargo xtask demo --guests`.
 
 use std::process::Command;
 

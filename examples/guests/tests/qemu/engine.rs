@@ -49,7 +49,7 @@ pub(crate) fn guests(test: &TestHost, backup_speed: u64) -> Guests {
     Guests::new(host, backup_speed)
 }
 
-/// All that takes time takes this long, unless an event comes before.
+/// Returns a configuration that polls tasks at this interval, unless an event comes first.
 pub(crate) fn config(interval: Duration) -> Config {
     Config::default()
         .with_create()
@@ -62,12 +62,12 @@ pub(crate) fn config(interval: Duration) -> Config {
 type TestEngine = Engine<Guests, Fixed>;
 
 fn engine(test: &TestHost, provider: Fixed, journal: &Journal) -> TestEngine {
-    // Such that a backup takes two seconds.
+    // At this speed a backup takes two seconds.
     let backend = guests(test, 2 * MIB);
     Engine::new(backend, provider, journal, config(Duration::ZERO)).unwrap()
 }
 
-/// Runs passes until one is as it is to be.
+/// Runs passes until `is_so` accepts a report.
 fn until(
     what: &str,
     engine: &mut TestEngine,
@@ -90,7 +90,7 @@ fn a_guest_that_hangs_holds_up_no_other() {
     let (provider, mut ledger) = (Fixed::new(objects(FILE)), MemoryLedger::default());
     let mut it = engine(&test, provider.clone(), &journal);
     until("it converges", &mut it, &mut ledger, Report::converged);
-    // The guest hangs while a backup of it runs.
+    // The guest hangs during a backup.
     let backup = "size = \"4MiB\", backups = [\"nightly\"]";
     let backup = FILE.replacen("size = \"4MiB\"", backup, 1);
     provider.set(Some(objects(&backup)));
@@ -101,7 +101,8 @@ fn a_guest_that_hangs_holds_up_no_other() {
     until("the backup runs", &mut it, &mut ledger, is_running);
     test.stop("web");
 
-    // All of the other one is changed meanwhile, and nothing of this one: also by another agent.
+    // Meanwhile everything of the other guest is changed, and nothing of this one, even by another
+    // agent.
     let changed = backup
         .replace("iops = 100", "iops = 200")
         .replace("00:01\" }", "00:01\" }\nnics.dmz.mac = \"52:54:00:00:00:02\"");
@@ -118,7 +119,7 @@ fn a_guest_that_hangs_holds_up_no_other() {
         let begun = Instant::now();
         until("the other is changed", &mut it, &mut ledger, |_| is_changed());
         let report = it.reconcile(PassInput::new(&(), &(), &mut ledger, &())).unwrap();
-        // A conversation is bounded by 5 s, and there are few of them.
+        // A conversation is limited to 5 s, and there are few.
         assert!(begun.elapsed() < Duration::from_secs(30));
         assert!(!report.converged());
         assert_eq!(report.unread().len(), 1, "{report:?}");
@@ -128,7 +129,7 @@ fn a_guest_that_hangs_holds_up_no_other() {
         assert!(matches!(op.outcome, Outcome::Pending(_)), "{op}");
     }
 
-    // Passes are short once it is known that it hangs: none waits for the 5 s of a conversation.
+    // Once it is known to hang, passes are short: none waits for a conversation's 5 s.
     let begun = Instant::now();
     for _ in 0..4 {
         it.reconcile(PassInput::new(&(), &(), &mut ledger, &())).unwrap();
@@ -143,7 +144,7 @@ fn a_guest_that_hangs_holds_up_no_other() {
     assert_eq!(found.disks["root"].bounds.iops, 200);
 }
 
-/// So it is when the agent that started it was killed: to this one it would be stopped.
+/// The agent that started it may have been killed: to this agent the guest would look stopped.
 fn a_guest_that_is_being_started_is_not_read() {
     let test = TestHost::new();
     let folder = test.host.guest_folder("web");
@@ -158,7 +159,7 @@ fn a_guest_that_is_being_started_is_not_read() {
     drop(lock);
     let observed = backend.observe().unwrap();
     assert!(observed.unread.is_empty() && observed.objects.contains_key("web"));
-    // What cannot be read for another reason holds up no other guest either.
+    // A guest that cannot be read for another reason does not delay others either.
     fs::write(folder.join("parameters.json"), "{").unwrap();
     drop(test.start("db", 16 * MIB));
     let observed = backend.observe().unwrap();
@@ -166,7 +167,7 @@ fn a_guest_that_is_being_started_is_not_read() {
     assert!(observed.objects.contains_key("db"));
 }
 
-/// The interval is an hour, so every pass but the first one has another reason.
+/// The interval is an hour, so every pass except the first has another cause.
 fn events_wake_the_loop() {
     let test = TestHost::new();
     let hour = Duration::from_secs(3600);
@@ -203,7 +204,7 @@ fn events_wake_the_loop() {
     // A process is killed: its events end.
     test.kill("db");
     eventually("it is started again", || runs("db"));
-    // And the new process is watched, too.
+    // The new process is watched, too.
     pause("db");
     eventually("it is resumed", || runs("db"));
     running.stop(wait).unwrap();

@@ -1,4 +1,4 @@
-//! What the example relies on, as QEMU does it: the table of the README has these.
+//! QEMU's behaviour on which the example depends: the table in the README lists these facts.
 
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -53,7 +53,7 @@ fn a_guest_is_started_once() {
     drop(monitor);
     let error = start_again(&test).unwrap_err();
     assert!(matches!(&error, Error::Refused(why) if why.contains("lock pid file")), "{error}");
-    // The second one has not taken the first one's socket away.
+    // The second QEMU has not taken the first one's socket.
     assert_eq!(test.monitor("web").boot().unwrap(), boot);
 }
 
@@ -77,7 +77,7 @@ fn a_guest_that_hangs_costs_a_bounded_time() {
     let test = TestHost::new();
     drop(test.start("web", 32 * MIB));
     test.stop("web");
-    // After a few connections no more are accepted.
+    // After a few connections the socket accepts no more.
     let socket = test.host.guest_folder("web").join("qmp");
     for _ in 0..5 {
         let begun = Instant::now();
@@ -123,7 +123,7 @@ fn sizes_of_disks_are_rounded_up_to_512() {
     for (asked, reported) in [(2 * MIB + 513, 2 * MIB + 1024), (MIB, MIB)] {
         monitor.resize_disk("root", asked).unwrap();
         assert_eq!(monitor.guest().unwrap().disks["root"].size, reported);
-        // The file has the size that was asked for.
+        // The file has the requested size.
         assert_eq!(fs::metadata(folder.join("root.raw")).unwrap().len(), asked);
     }
 }
@@ -153,7 +153,7 @@ fn a_mac_address_is_in_lower_case() {
     let test = TestHost::new();
     let mut monitor = test.start("web", 32 * MIB);
     monitor.plug_nic("lan", "52-54-00-AB-CD-EF").unwrap();
-    // Another interface may have the same: nothing in QEMU minds.
+    // Another interface may have the same address: QEMU does not check it.
     monitor.plug_nic("dmz", "52:54:00:ab:cd:ef").unwrap();
     let nics = monitor.guest().unwrap().nics;
     assert_eq!(nics["lan"], "52:54:00:ab:cd:ef");
@@ -176,7 +176,7 @@ fn a_network_interface_leaves_when_the_guest_lets_go() {
     for nic in ["lan", "dmz"] {
         monitor.plug_nic(nic, "52:54:00:00:00:01").unwrap();
         monitor.begin_unplugging(nic).unwrap();
-        // Asked for again, it says that it is on its way, which is no error here.
+        // A repeated request reports that the removal is under way, which is no error here.
         monitor.begin_unplugging(nic).unwrap();
     }
     assert_eq!(monitor.guest().unwrap().nics.len(), 2, "the guest is paused");
@@ -185,7 +185,7 @@ fn a_network_interface_leaves_when_the_guest_lets_go() {
     eventually("both interfaces are gone", || test.monitor("web").guest().unwrap().nics.is_empty());
     let mut monitor = test.monitor("web");
     monitor.plug_nic("lan", "52:54:00:00:00:01").unwrap();
-    // A reset is as good as the guest's consent.
+    // A reset releases the interface without the guest's consent.
     monitor.set_running(false).unwrap();
     monitor.begin_unplugging("lan").unwrap();
     monitor.run::<qmp::system_reset>(json!({})).unwrap();
@@ -196,11 +196,11 @@ fn a_network_interface_leaves_when_the_guest_lets_go() {
 fn a_guest_powers_off_by_itself() {
     let test = TestHost::new();
     let mut monitor = test.start("web", 32 * MIB);
-    // The press is not seen while the processor is paused, and not kept.
+    // While the processor is paused, a press is neither noticed nor kept.
     monitor.run::<qmp::system_powerdown>(json!({})).unwrap();
     monitor.set_running(true).unwrap();
     drop(monitor);
-    // It runs once the guest has switched its button on.
+    // The guest notices the button once it has enabled it.
     eventually("the guest powers off", || match test.host.monitor("web") {
         Ok(mut monitor) => monitor.stop(false).is_err(),
         Err(error) => matches!(error, Error::Gone),
@@ -219,7 +219,7 @@ fn a_backup_outlives_its_client_and_waits_to_be_dismissed() {
     let data: Vec<u8> = (0..4 * MIB).map(|at| (at / 4096) as u8).collect();
     test.plug(&mut monitor, "root", 4 * MIB);
     fs::write(folder.join("root.raw"), &data).unwrap();
-    // One that has a second to go on when its client is gone.
+    // A backup that has a second left when its client is gone.
     monitor.start_backup(&folder, &backup(), 2 * MIB).unwrap();
     drop(monitor);
     assert!(
@@ -287,7 +287,7 @@ fn a_killed_guest_is_gone_and_starts_again() {
     let test = TestHost::new();
     let boot = test.start("web", 32 * MIB).boot().unwrap();
     test.kill("web");
-    // Its socket and its process id are still there.
+    // Its socket and its process id file are still there.
     assert!(test.host.guest_folder("web").join("qmp").exists());
     assert!(matches!(test.host.monitor("web"), Err(Error::Gone)));
     assert_eq!(test.host.guests().unwrap(), ["web"]);

@@ -1,5 +1,5 @@
-//! The engine as a vertex of a graph: guests after what they need, and before what is refreshed by
-//! them.
+//! The engine as a vertex of a graph: guests after their dependencies, and before the vertices that
+//! they refresh.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -30,13 +30,13 @@ fn vertex(
     (spec, Box::new(run))
 }
 
-/// The network of the guests fails at first; a name server is refreshed by each change of a guest.
+/// The guests' network fails at first; each change of a guest refreshes a name server.
 fn guests_are_a_vertex_between_what_they_need_and_what_they_refresh() {
     let test = TestHost::new();
     let journal = Journal::open(test.folder.join("journal")).unwrap();
     let provider = Fixed::new(objects(FILE));
     let engine = Engine::new(guests(&test, 0), provider, &journal, config(HOUR)).unwrap();
-    // No pass runs by timer within the test.
+    // The timer starts no pass within the test.
     let passes = trueup_loop::Config::default().with_interval(HOUR);
     let passes = Loop::new(engine, (), (), MemoryLedger::default(), (), passes);
     let engine = SourceVertex::of_loop(passes);
@@ -78,7 +78,7 @@ fn guests_are_a_vertex_between_what_they_need_and_what_they_refresh() {
     let first = refreshes.load(Ordering::SeqCst);
     assert!(first > 0);
 
-    // The end of a process is an event of the backend: it wakes the vertex, and no timer does.
+    // The end of a process is an event of the backend, which wakes the vertex; no timer does.
     test.kill("db");
     eventually("it is started again", || runs("db"));
     eventually("the names follow", || refreshes.load(Ordering::SeqCst) > first);

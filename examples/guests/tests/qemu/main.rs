@@ -1,4 +1,4 @@
-//! Guests of the QEMU that is installed. Where there is none the tests are ignored, and say so.
+//! Tests with guests of the installed QEMU. Without one the tests are ignored, and say so.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code, though without #[test]")]
 

@@ -26,7 +26,7 @@ crate::tests![
     a_commit_outlives_its_agent_and_is_finished_by_the_next_one,
 ];
 
-/// A guest with a disk of 4 MiB, of which a snapshot was taken, and 1 MiB written since.
+/// Starts a guest with a disk of 4 MiB, of which a snapshot was taken, and 1 MiB written since.
 fn start(test: &TestHost) -> (Monitor, PathBuf) {
     let mut monitor = test.start("web", 32 * MIB);
     let image = test.host.disk_file("web", "root");
@@ -41,14 +41,14 @@ fn start(test: &TestHost) -> (Monitor, PathBuf) {
     (monitor, image)
 }
 
-/// Writes as the guest does.
+/// Writes to the disk as the guest would.
 fn write(monitor: &mut Monitor, byte: u8, place: &str) {
     let line = format!("qemu-io -d disk-root \"write -P {byte} {place}\"");
     let said = monitor.run::<qmp::human_monitor_command>(json!({ "command-line": line }));
     assert_eq!(said.unwrap(), "");
 }
 
-/// Returns what the disk has, as a backup says: its length, its first byte, and its last one.
+/// Returns the disk's length, first byte and last byte, read from a backup.
 fn read(test: &TestHost) -> (u64, u8, u8) {
     let (folder, backup) = (test.host.guest_folder("web"), Backup::new("root", "check"));
     let mut monitor = test.monitor("web");
@@ -82,7 +82,7 @@ fn a_snapshot_keeps_the_image_and_is_found_at_the_next_start() {
     assert!(image_has(&image, 0));
     assert_eq!(read(&test), (4 * MIB, 1, 0));
     let mut monitor = test.monitor("web");
-    // The overlay has the size, and its file says so of a guest that does not run.
+    // The overlay has the size, and for a stopped guest its file tells it.
     monitor.resize_disk("root", 8 * MIB - 511).unwrap();
     assert_eq!(fs::metadata(&image).unwrap().len(), 4 * MIB);
     assert_eq!(size_of(&overlay_of(&image)).unwrap(), 8 * MIB);
@@ -99,7 +99,7 @@ fn a_snapshot_keeps_the_image_and_is_found_at_the_next_start() {
     drop(monitor);
     assert_eq!(read(&test), (8 * MIB, 1, 0));
     let mut monitor = test.monitor("web");
-    // It is unplugged with its overlay, and plugged in with it.
+    // The overlay is unplugged and plugged in with its disk.
     monitor.unplug_disk("root").unwrap();
     monitor.plug_disk("root", &image, Bounds::default()).unwrap();
     assert!(monitor.has_snapshot("root").unwrap());
@@ -134,7 +134,7 @@ fn a_disk_that_is_committed_is_left_alone() {
     assert!(monitor.has_snapshot("root").unwrap());
 }
 
-/// While it waits to be finalized the image has all, with the overlay and without it.
+/// While the job waits to be finalized, the image has all data, with or without the overlay.
 fn a_commit_that_ends_with_its_guest_loses_nothing() {
     for (is_renamed, is_killed) in [(false, true), (true, true), (false, false), (true, false)] {
         let test = TestHost::new();
@@ -142,7 +142,7 @@ fn a_commit_that_ends_with_its_guest_loses_nothing() {
         let task = format!("web:{}:commit:root", monitor.boot().unwrap());
         assert!(monitor.start_commit("root", 0).unwrap());
         await_job(&mut monitor, &Job::Ready);
-        // What is written now is in the overlay, and in the image before it is complete.
+        // A write now is in the overlay, and in the image before the job is complete.
         write(&mut monitor, 2, "0 1M");
         let complete = json!({ "id": commit_job("root") });
         monitor.run::<qmp::job_complete>(complete).unwrap();
@@ -188,8 +188,7 @@ fn a_commit_that_is_cancelled_keeps_the_snapshot() {
     assert_eq!(read(&test), (4 * MIB, 3, 0));
 }
 
-/// An agent was killed before it said that the job is to be finalized: the overlay has gone
-/// already.
+/// An agent was killed before it gave the command to finalize the job: the overlay is already gone.
 fn a_commit_that_is_finalized_is_not_cancelled() {
     let test = TestHost::new();
     let (mut monitor, image) = start(&test);
@@ -243,7 +242,7 @@ fn a_commit_outlives_its_agent_and_is_finished_by_the_next_one() {
     });
     write(&mut test.monitor("web"), 7, "0 4M");
     fs::write(&file, FILE.replace("true", "false")).unwrap();
-    // It waits for an approval: what the disk was at the snapshot is lost.
+    // It waits for an approval: the disk's content at the snapshot is lost.
     eventually("it is to be approved", || status().contains("to approve: "));
     assert!(image_has(&image, 0));
     let shown = status();

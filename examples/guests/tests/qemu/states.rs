@@ -1,5 +1,6 @@
 //! Random desired states of five guests, one after the other, while the agent and guests are
-//! killed, and guests hang. At the end QEMU says what the file says, and nothing ran twice.
+//! killed, and guests hang. At the end QEMU must agree with the file, and nothing may have run
+//! twice.
 //!
 //! `TRUEUP_CASES` is the number of states, and `TRUEUP_SEED` a number or `random`.
 
@@ -28,10 +29,10 @@ crate::tests![random_states_among_kills_end_as_declared];
 
 const GUESTS: [&str; 5] = ["a", "b", "c", "d", "e"];
 
-/// One of so many states is waited for.
+/// The test waits for one state in this number.
 const WAITED_FOR: usize = 5;
 
-/// A state that is not in place by then never is.
+/// The time limit for a state to be in place.
 const BOUND: Duration = Duration::from_secs(120);
 
 fn random_states_among_kills_end_as_declared() {
@@ -62,15 +63,15 @@ fn random_states_among_kills_end_as_declared() {
     );
 }
 
-/// The agent, as a process, and what it works on.
+/// The agent's process, and the files and guests it manages.
 struct World {
     rng: Rng,
     test: TestHost,
     agent: Option<Agent>,
     approved: BTreeMap<String, Instant>,
-    /// How many agents and guests were killed.
+    /// The numbers of killed agents and guests.
     killed: (usize, usize),
-    /// How many guests did not answer for a while.
+    /// The number of guests that did not answer for a while.
     hung: usize,
 }
 
@@ -128,7 +129,7 @@ impl World {
         self.agent = Some(Agent(child.unwrap()));
     }
 
-    /// Returns what the agents said last: of each line only the first of a kind.
+    /// Returns the agents' last output: of similar lines only the first.
     fn log(&self) -> String {
         let log = fs::read_to_string(self.state().join("log")).unwrap_or_default();
         let mut seen = BTreeSet::new();
@@ -138,7 +139,7 @@ impl World {
         lines.join("\n")
     }
 
-    /// Lets the agent work for a while, and kills it and guests at any moment.
+    /// Lets the agent work for a while, and kills it and guests at random moments.
     fn disturb(&mut self) {
         for _ in 0..self.rng.usize(1..4) {
             let hangs = (self.rng.u8(0..4) == 0).then(|| GUESTS[self.rng.usize(..GUESTS.len())]);
@@ -160,21 +161,21 @@ impl World {
                     self.killed.1 += 1;
                 }
             }
-            // One that was started again meanwhile goes on as it is.
+            // A guest that was restarted meanwhile is not stopped.
             let _ = hangs.map(|guest| self.signal(guest, Signal::CONT));
         }
         self.run_agent();
     }
 
-    /// Returns how many processes got a signal: one, if the guest runs.
+    /// Returns the number of processes that got a signal: one, if the guest runs.
     fn signal(&self, guest: &str, signal: Signal) -> usize {
         let process = self.test.host.process(guest);
         let sent = process.is_some_and(|process| kill_process(process, signal).is_ok());
         usize::from(sent)
     }
 
-    /// Approves all that waits for it. A token is lost when the agent is killed, so it is given
-    /// again.
+    /// Approves everything that waits for it. A token is lost if the agent is killed, so it is
+    /// given again.
     fn approve(&mut self) {
         let status = agent::status_of(&self.state()).unwrap_or_default();
         let waiting = status.lines().filter_map(|line| line.strip_prefix("to approve: "));
@@ -187,7 +188,7 @@ impl World {
         }
     }
 
-    /// Waits until QEMU says what the file says, and the agent says so, too.
+    /// Waits until QEMU agrees with the file, and the agent reports that, too.
     fn wait_for(&mut self, text: &str) {
         let file = file::File::parse(text).unwrap();
         let until = Instant::now() + BOUND;
@@ -210,8 +211,8 @@ impl World {
     }
 }
 
-/// Returns how the guests differ from those that a file declares. It knows nothing of objects, keys
-/// and normalisers.
+/// Returns how the guests differ from those declared in a file; `None` if they do not. It does not
+/// use objects, keys and normalisers.
 fn difference(host: &Host, file: &file::File) -> Option<String> {
     let declared: BTreeSet<_> = file.guests.keys().map(|name| name.as_str().to_owned()).collect();
     let there: BTreeSet<_> = host.guests().unwrap().into_iter().collect();
@@ -265,7 +266,7 @@ fn backups(host: &Host, guest: &str) -> io::Result<BTreeSet<String>> {
     names.filter(|name| name.as_ref().map_or(true, |name| name.ends_with(".backup"))).collect()
 }
 
-/// A guest as the file has it, without its disks' names.
+/// A guest in the file's form, without its disks' names.
 #[derive(Clone, Debug)]
 struct Declared {
     state: &'static str,
@@ -295,14 +296,15 @@ fn random_state(
         if rng.u8(0..8) == 0 {
             continue;
         }
-        // Half of the guests stay as they are, or nothing would ever last.
+        // Half of the guests stay as they are, or no state would ever last.
         if let (Some(before), true) = (before.get(name), rng.bool() && !is_waited_for) {
             guests.insert(name, before.clone());
             continue;
         }
         let before = before.get(name);
-        // A paused guest does not let go of a network interface: one that is waited for has none.
-        // No snapshot of a stopped guest is taken or committed, so the same holds for these.
+        // A paused guest does not release a network interface: if the state is waited for, it has
+        // none. No snapshot of a stopped guest is taken or committed, so the same holds for
+        // snapshots.
         let (may_have_nics, may_have_snapshots) = (number != 0, number > 1);
         let state = match rng.u8(0..8) {
             0 if !is_waited_for || !may_have_snapshots => "stopped",
@@ -317,7 +319,7 @@ fn random_state(
             let before = before.and_then(|before| before.disks.get(disk));
             let mut backups = before.map(|before| before.backups.clone()).unwrap_or_default();
             backups.retain(|_| rng.u8(0..3) > 0);
-            // A name is used once, so that what has its name is made once.
+            // Use each name once, so that its backup is made once.
             if backups.len() < 2 && rng.u8(0..3) == 0 {
                 backups.push(format!("n{case}"));
             }

@@ -1,4 +1,4 @@
-//! A host for one test. Its guests end with it.
+//! A host for one test. Its guests end with the test.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -21,13 +21,13 @@ impl TestHost {
     pub(crate) fn new() -> TestHost {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        // Not below the target directory: a socket's path has to be short.
+        // Not below the target directory: a socket's path must be short.
         let folder = std::env::temp_dir().join(format!("trueup-{}-{count}", std::process::id()));
         let host = Host::open(&folder.join("guests"), None).unwrap();
         TestHost { host, folder }
     }
 
-    /// Creates and starts a guest.
+    /// Creates and starts a guest with `memory` bytes.
     pub(crate) fn start(&self, guest: &str, memory: u64) -> Monitor {
         let description = format!("the \"guest\", {guest}");
         let set = |parameters: &mut Parameters| {
@@ -39,7 +39,7 @@ impl TestHost {
         self.monitor(guest)
     }
 
-    /// Plugs in a new disk.
+    /// Plugs in a new disk of `size` bytes.
     pub(crate) fn plug(&self, monitor: &mut Monitor, disk: &str, size: u64) {
         let file = self.host.disk_file("web", disk);
         File::create(&file).unwrap().set_len(size).unwrap();
@@ -54,7 +54,7 @@ impl TestHost {
         kill_process(self.host.process(guest).unwrap(), signal).unwrap();
     }
 
-    /// Stops all threads of its QEMU: a signal alone returns while some still answer.
+    /// Stops all threads of its QEMU: a signal alone returns while some can still answer.
     pub(crate) fn stop(&self, guest: &str) {
         self.signal(guest, Signal::STOP);
         let process = self.host.process(guest).unwrap().as_raw_nonzero();
@@ -86,9 +86,9 @@ impl Drop for TestHost {
     }
 }
 
-/// Waits until something holds, and fails only when it takes absurdly long.
+/// Waits until `holds` returns true, and fails only after an absurdly long time.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    // Nothing here takes longer than seconds on a machine of its own.
+    // On an idle machine this takes at most seconds.
     let until = Instant::now() + Duration::from_secs(180);
     while !holds() {
         assert!(Instant::now() < until, "not within three minutes: {what}");

@@ -1,4 +1,4 @@
-//! What each QEMU wrote down of the commands that it got, and of its jobs.
+//! Checks the traces of each QEMU: its commands and jobs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,7 @@ fn a_backup_that_runs_twice_is_noticed() {
     assert_eq!(judge(format!("{BEGUN}{ENDED}")), Some(vec!["a.b".to_owned()]));
     let twice = judge(format!("{BEGUN}{ENDED}{BEGUN}{ENDED}"));
     assert_eq!(twice, Some(vec!["a.b".to_owned(); 2]));
-    // While the first one runs, or without a request.
+    // A second job while the first one runs, or without a request.
     assert_eq!(judge(format!("{BEGUN}{BEGUN}")), None);
     assert_eq!(judge("job_state_transition (created-->running)\n".to_owned()), None);
 }
@@ -48,7 +48,7 @@ fn a_commit_that_runs_twice_is_noticed() {
     // It was started with an overlay, or without one.
     assert!(is_good(&[BEGUN, ENDED, SNAPSHOT, BEGUN, ENDED]));
     assert!(is_good(&[SNAPSHOT, UNPLUGGED, SNAPSHOT, BEGUN, ENDED]));
-    // The answer is lacking.
+    // The answer is missing.
     let asked = SNAPSHOT.lines().next().unwrap().to_owned() + "\n";
     assert!(is_good(&[BEGUN, ENDED, &asked, BEGUN, ENDED]));
     assert!(!is_good(&[BEGUN, BEGUN]));
@@ -56,23 +56,23 @@ fn a_commit_that_runs_twice_is_noticed() {
     assert!(!is_good(&[SNAPSHOT, SNAPSHOT]));
 }
 
-/// The sum over all processes.
+/// Totals over all processes.
 #[derive(Default)]
 struct Counts {
     processes: usize,
-    /// Jobs that QEMU began.
+    /// The number of jobs that QEMU began.
     backups: usize,
     commits: usize,
-    /// Commits that were completed.
+    /// The number of completed commits.
     committed: usize,
-    /// Commands that QEMU carried out, by name.
+    /// The commands that QEMU executed, by name.
     commands: BTreeMap<String, usize>,
 }
 
 /// Reads all traces, and fails if something ran twice.
 pub(crate) fn judge(folder: &Path) -> String {
     let mut counts = Counts::default();
-    // The backups that were completed, by guest and job: the names are used once.
+    // The completed backups, by guest and job: names are used once.
     let mut completed: BTreeMap<(String, String), usize> = BTreeMap::new();
     for file in fs::read_dir(folder).unwrap() {
         let path = file.unwrap().path();
@@ -102,14 +102,14 @@ pub(crate) fn judge(folder: &Path) -> String {
     )
 }
 
-/// Returns the backups that a process completed. A job has begun when QEMU says so: the answer may
-/// be lacking, as processes and agents are killed.
+/// Returns the backups that a process completed. A job has begun when QEMU reports it: the answer
+/// may be missing, as processes and agents are killed.
 fn judge_process(path: &Path, text: &str, counts: &mut Counts) -> Vec<String> {
-    // The last request of each monitor, and the job that was asked for.
+    // The last request of each monitor, and the requested job.
     let (mut asked, mut job_asked_for) = (BTreeMap::<&str, Value>::new(), None);
-    // The jobs that are not dismissed, with whether they have succeeded, once they are concluded.
+    // The jobs not dismissed yet; once concluded, true if they succeeded.
     let mut jobs: BTreeMap<String, Option<bool>> = BTreeMap::new();
-    // Whether a disk has an overlay, where that is known.
+    // True if a disk has an overlay; absent while unknown.
     let mut overlays: BTreeMap<String, bool> = BTreeMap::new();
     let mut completed = Vec::new();
     for line in text.lines() {
@@ -135,7 +135,7 @@ fn judge_process(path: &Path, text: &str, counts: &mut Counts) -> Vec<String> {
                 "blockdev-backup" | "block-commit" => {
                     job_asked_for = Some(argument("job-id").to_owned());
                 }
-                // The answer may be lacking.
+                // The answer may be missing.
                 "blockdev-snapshot" => overlays.retain(|disk, is_there| {
                     *is_there || argument("overlay").strip_prefix("overlay-") != Some(disk)
                 }),
@@ -176,7 +176,7 @@ fn judge_process(path: &Path, text: &str, counts: &mut Counts) -> Vec<String> {
     completed
 }
 
-/// Returns the name that a line has for a monitor, which each QEMU has two of.
+/// Returns a line's name for its monitor; each QEMU has two.
 fn monitor<'a>(line: &'a str, word: &str) -> &'a str {
     let before = line.split_once(word).map_or("", |(before, _)| before);
     before.rsplit(' ').next().unwrap_or_default()

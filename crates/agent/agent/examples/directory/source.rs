@@ -1,5 +1,5 @@
-//! Files with their content, as a source and a section. It overwrites what others change in a declared
-//! file, and removes only what it has made.
+//! Files with their content, as a source and a section. It overwrites other writers' changes of a
+//! declared file, and removes only files that it made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -21,7 +21,7 @@ struct Element {
     content: String,
 }
 
-/// What each file has in it, by its path.
+/// The content of each file, by path.
 type Files = BTreeMap<String, String>;
 
 impl Section for Directory {
@@ -56,7 +56,7 @@ impl Section for Directory {
     }
 }
 
-/// What a pass did.
+/// The ops of one pass.
 pub(crate) struct Pass(Vec<Op>);
 
 impl Report for Pass {

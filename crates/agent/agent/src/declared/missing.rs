@@ -11,12 +11,12 @@ use trueup_rtnl::Namespace;
 use super::Declared;
 use crate::status::count;
 
-/// So many objects are named at once.
+/// The most objects named at once.
 const MAX_NAMED: usize = 20;
 
 impl Declared {
-    /// Returns a line for each object that names one of these missing devices: with its place in the
-    /// file, and the name that was probably meant. `devices` are those that exist.
+    /// Returns a line for each object with one of these missing devices: its place in the file, and
+    /// the name that was probably meant. `devices` are the existing ones.
     pub fn missing(
         &self,
         missing: &BTreeSet<IfName>,
@@ -48,8 +48,8 @@ impl Declared {
         lines.chain(more).collect()
     }
 
-    /// Returns the objects that name one of these devices: the kind, the position in the list of
-    /// that kind, and the first such device.
+    /// Returns the objects that name one of these devices: the kind, the position in that kind's
+    /// list, and the first such device.
     fn naming(&self, names: &BTreeSet<IfName>) -> Vec<(Kind, usize, IfName)> {
         let desired = &self.file.desired;
         let mut found = Vec::new();
@@ -72,15 +72,15 @@ impl Declared {
         found
     }
 
-    /// Returns these lines, of all devices that are missing.
+    /// Returns the lines of `missing` for all missing devices.
     pub fn all_missing(&self, devices: &Devices, namespace: &Namespace) -> Vec<String> {
         let missing = devices.missing().map(|(_, name)| *name).collect();
         self.missing(&missing, devices, namespace)
     }
 }
 
-/// Returns the interface that has a name beside its own (`ip link property add dev eth0 altname`): the
-/// kernel finds it by either (`netdev_name_node_lookup`).
+/// Returns the interface with the alternative name `name` (`ip link property add dev eth0
+/// altname`). The kernel finds an interface by either name (`netdev_name_node_lookup`).
 fn alternative_name_of(namespace: &Namespace, name: &IfName) -> Option<IfName> {
     let mut socket = Socket::open(namespace).ok()?;
     let mut request = Vec::new();

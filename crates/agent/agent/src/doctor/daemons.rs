@@ -1,5 +1,5 @@
-//! Other daemons that work in the namespace: what they do to our objects, and what keeps them from it.
-//! The table of `docs/agents.md` says how that was seen.
+//! Other daemons in the namespace: their effect on our objects, and how to prevent it. The table in
+//! `docs/agents.md` says how each effect was observed.
 
 use std::fs;
 use std::io;
@@ -8,22 +8,22 @@ use std::os::unix::fs::MetadataExt as _;
 use serde::Serialize;
 use trueup_rtnl::Namespace;
 
-/// A daemon that runs.
+/// A running daemon.
 #[derive(Debug, Serialize)]
 pub(super) struct Found {
     name: &'static str,
     pid: u32,
     /// False if its namespace cannot be seen, for lack of a privilege.
     pub(super) in_namespace: bool,
-    /// What it does to our objects.
+    /// The effect on our objects.
     pub(super) effect: &'static str,
-    /// What keeps it from that.
+    /// The way to prevent the effect.
     pub(super) advice: &'static str,
 }
 
 struct Daemon {
     name: &'static str,
-    /// The names of its processes, of which the kernel keeps 15 bytes.
+    /// The names of its processes. The kernel keeps 15 bytes of a name.
     processes: &'static [&'static str],
     effect: &'static str,
     advice: &'static str,
@@ -101,7 +101,7 @@ fn inode(path: &str) -> io::Result<(u64, u64)> {
     fs::metadata(path).map(|it| (it.dev(), it.ino()))
 }
 
-/// Returns the daemons that run in the namespace, or may do so, each once.
+/// Returns each daemon that runs in the namespace, or may do so, once.
 #[expect(clippy::disallowed_methods, reason = "files of the kernel's below /proc")]
 pub(super) fn daemons(namespace: &Namespace) -> Vec<Found> {
     let here = namespace.enter(|| inode("/proc/thread-self/ns/net").ok());
@@ -129,7 +129,7 @@ pub(super) fn daemons(namespace: &Namespace) -> Vec<Found> {
             advice: daemon.advice,
         };
         match found.iter_mut().find(|it| it.name == daemon.name) {
-            // One that is in the namespace counts more than one that may be there.
+            // A process in the namespace takes precedence over one that may be there.
             Some(known) if in_namespace && !known.in_namespace => *known = daemon,
             Some(_) => {}
             None => found.push(daemon),

@@ -12,16 +12,16 @@ use super::Problem;
 use crate::error::{Context as _, Result, bail};
 use crate::state;
 
-/// A journal.
+/// The state of a journal, as `doctor` prints it.
 #[derive(Serialize)]
 pub(super) struct JournalState {
     pub(super) file: String,
     pub(super) protocol: u8,
-    /// The name of its domain, if it has one.
+    /// The domain's name. `None` if it has no name.
     pub(super) domain: Option<String>,
     pub(super) present: bool,
     pub(super) held: bool,
-    /// The process that holds it, if that is known.
+    /// The process that holds the journal. `None` if that is not known.
     pub(super) holder: Option<Holder>,
 }
 
@@ -31,8 +31,8 @@ pub(super) struct Holder {
     pub(super) command: String,
 }
 
-/// Returns an error unless journals could be made in the directory: it, or its nearest existing
-/// ancestor, can be written.
+/// Returns an error unless journals could be made in the directory. For that, the directory or its
+/// nearest existing ancestor must be writable.
 pub(super) fn usable(directory: &Path) -> Result<()> {
     let shown = directory.display();
     let absolute = std::path::absolute(directory)
@@ -58,7 +58,8 @@ pub(super) fn usable(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the namespace's journals, sorted by agent; that of `asked` also if it is missing.
+/// Returns the namespace's journals, sorted by agent. Includes the journal of `asked` even if it is
+/// missing.
 pub(super) fn journals(
     asked: &state::StateFile,
     problems: &mut Vec<Problem>,
@@ -103,7 +104,7 @@ pub(super) fn journals(
 }
 
 impl Problem {
-    /// Returns the problem of a journal.
+    /// Returns a journal's error as a problem with its remedy.
     fn of(error: &journal::Error, file: &Path, agent: &state::Agent) -> Problem {
         let shown = file.display();
         let (problem, remedy) = if error.is_held() {

@@ -1,4 +1,4 @@
-//! The order between files and commands that their paths say: a command runs after the files that it
+//! The order between files and commands by their paths. A command runs after the files that it
 //! uses, and a file is written after a command that may make its folder.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,19 +8,19 @@ use trueup_file::{Exec, File};
 
 use super::{Has, exec_name, execs, file_name, files, names};
 
-/// That a vertex runs after another one, as their paths say.
+/// An order between two vertices that follows from their paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Derived {
-    /// The vertex.
+    /// The vertex that runs later.
     pub(crate) vertex: String,
-    /// The other one.
+    /// The vertex that runs first.
     pub(crate) after: String,
-    /// It also waits until the other one is in place.
+    /// True if `vertex` also waits until `after` is in place.
     pub(crate) is_needed: bool,
 }
 
-/// Returns what the paths say beside what is declared. It closes no cycle: what is declared comes
-/// first, then what commands use, then the folders.
+/// Returns the order from paths beside the declared one. It closes no cycle: the declared order
+/// takes precedence, then files that commands use, then folders.
 pub(crate) fn derived(declared: &File, has: &Has) -> Vec<Derived> {
     let mut order = Declared::of(declared, has);
     let mut found = Vec::new();
@@ -50,7 +50,7 @@ pub(crate) fn derived(declared: &File, has: &Has) -> Vec<Derived> {
     found
 }
 
-/// What each vertex runs after.
+/// The predecessors of each vertex, by name.
 struct Declared(BTreeMap<String, BTreeSet<String>>);
 
 impl Declared {
@@ -64,7 +64,8 @@ impl Declared {
         Declared(after.collect())
     }
 
-    /// Adds that one runs after the other, unless that is known already, or the other way round.
+    /// Adds that `vertex` runs after `after`, unless this is already known or contradicts the known
+    /// order. Returns true if it was added.
     fn add(&mut self, vertex: &str, after: &str) -> bool {
         if self.leads(after, vertex) {
             return false;
@@ -72,7 +73,7 @@ impl Declared {
         self.0.entry(vertex.to_owned()).or_default().insert(after.to_owned())
     }
 
-    /// True if one is the other, or runs after it, over any number of others.
+    /// True if `from` is `to`, or runs after it directly or indirectly.
     fn leads(&self, from: &str, to: &str) -> bool {
         let (mut seen, mut open) = (BTreeSet::from([from]), vec![from]);
         while let Some(vertex) = open.pop() {
@@ -83,7 +84,7 @@ impl Declared {
     }
 }
 
-/// Returns the program and the arguments of a command and of its check, those that are paths.
+/// Returns the absolute paths among the words of a command and of its check.
 fn words(exec: &Exec) -> impl Iterator<Item = &Path> {
     let check = exec.check.iter().flatten();
     let words = exec.command.iter().chain(check).map(Path::new);
@@ -96,7 +97,8 @@ mod tests {
 
     use super::*;
 
-    /// What each runs after, by the name of the section; `!` if it is needed.
+    /// Returns the predecessors of each vertex, by the section's name. A `!` marks those it needs
+    /// in place.
     fn found(text: &str) -> Vec<String> {
         let file = File::parse("f.toml", text.as_bytes(), &TableNames::default()).unwrap();
         let has = Has { of_settings: Vec::new(), own: Vec::new(), world: false };

@@ -1,4 +1,4 @@
-//! One run of the graph: what is due runs once.
+//! One run of the graph: each due vertex runs once.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use trueup_rtnl::Namespace;
 use super::running::reported;
 use super::{Declared, OnResult, Parts, Runs, restored, vertices};
 
-/// How many vertices run at a time.
+/// The number of vertices that run at a time.
 const WORKERS: NonZeroUsize = NonZeroUsize::new(4).expect("not zero");
-/// How long each wait is: it is repeated, as each command has its own timeout.
+/// The length of one wait. Waits repeat, as each command has its own timeout.
 const WAIT: Duration = Duration::from_secs(60);
 
-/// Runs what is due, and returns how each vertex stands then. What fails is not tried again, and a
-/// refresh that it has not consumed stays pending. Fails if the graph cannot be started: nothing
-/// was changed.
+/// Runs all due vertices, and returns each vertex's state after that. A failed vertex is not
+/// retried, and its unconsumed refreshes stay pending. Fails if the graph cannot be started. Then
+/// nothing was changed.
 pub(crate) fn run_once(
     declared: &file::File,
     parts: Parts,
@@ -40,7 +40,7 @@ pub(crate) fn run_once(
     .context("cannot run the graph")?;
     while driver.wait_idle(WAIT).is_err_and(|it| it.is_timed_out()) {}
     let snapshot = driver.snapshot();
-    // Nothing runs any more.
+    // Nothing runs now.
     driver.stop(WAIT).context("cannot end the graph")?;
     Ok(snapshot)
 }

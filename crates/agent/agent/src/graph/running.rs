@@ -19,14 +19,14 @@ use crate::lock;
 use crate::part::{AnyPart, Part};
 use crate::source::AnySource;
 
-/// How many vertices run at a time.
+/// The number of vertices that run at a time.
 const WORKERS: NonZeroUsize = NonZeroUsize::new(4).expect("not zero");
-/// The longest wait for the end of the loop before it is waited for again.
+/// The longest single wait for the loop's end. Waits repeat.
 const WAIT: Duration = Duration::from_secs(3_600);
 
-/// The wait for the end of a loop that was stopped.
+/// The time that a stopped loop has to end.
 const STOPPED_WAIT: Duration = Duration::from_secs(5);
-/// The longest wait for the end of a pass over settings, before they move.
+/// The longest wait for a pass over settings to end before they move.
 const PAUSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running graph. Clones share it.
@@ -39,7 +39,7 @@ struct Inner {
     around: Around,
 }
 
-/// What stays the same while the file changes.
+/// The part of a running graph that stays the same while the file changes.
 pub(crate) struct Around {
     pub run: Runs,
     /// `None` without `[world]`.
@@ -56,12 +56,12 @@ impl Drop for Paused {
     }
 }
 
-/// A graph in which no run begins until this is dropped. Runs that go on are not waited for.
+/// A graph in which no run begins until this is dropped. Runs in progress continue.
 struct Held<'a>(&'a Driver);
 
 impl Held<'_> {
     fn new(driver: &Driver) -> Held<'_> {
-        // That something still runs is no error.
+        // A run in progress is no error.
         let _still_running = driver.pause(Duration::ZERO);
         Held(driver)
     }
@@ -77,7 +77,7 @@ impl Drop for Held<'_> {
 pub(crate) type Sources = Vec<(Part, Arc<dyn AnySource>)>;
 
 impl RunningGraph {
-    /// Starts the graph of a file. Fails if it cannot be started: nothing was changed.
+    /// Starts the graph of a file. Fails if it cannot be started. Then nothing was changed.
     pub(crate) fn start(
         declared: &file::File,
         sources: Sources,
@@ -95,9 +95,9 @@ impl RunningGraph {
         Ok(RunningGraph(Arc::new(Inner { driver, sources: Mutex::new(sources), around })))
     }
 
-    /// Has no setting written until the result is dropped. So a setting that moves from one part to
-    /// another is desired by one of the two at all times. Fails if a pass over settings goes on for
-    /// too long.
+    /// Stops the writing of settings until the result is dropped. So if a setting moves from one
+    /// part to another, one of the two always desires it. Fails if a pass over settings takes
+    /// longer than 30 seconds.
     pub(crate) fn pause_settings(&self) -> Result<Paused> {
         let mut paused = Paused(Vec::new());
         for (part, source) in self.sources() {
@@ -112,12 +112,13 @@ impl RunningGraph {
         Ok(paused)
     }
 
-    /// Has the graph of another file run, and its parts have these desired states. What is equal
-    /// goes on; `make` makes the loop of a part that is new, `declare` takes note of the revision
-    /// of each other one, and `leave` of each that has left, before the next pass. `paused` ends
-    /// once all parts have their new states, and where there are several, the first one runs first.
-    /// Files and commands that have changed or are new run after the network. Fails if there is no
-    /// such graph. The old one goes on, and nothing is declared.
+    /// Switches to the graph of another file, whose parts have these desired states. Equal vertices
+    /// go on. `make` makes the loop of a new part. Before the next pass, `declare` takes the
+    /// revision of each other part, and `leave` each part that has left. `paused` ends once all
+    /// parts have their new states. If there are several parts, the first one runs first. New and
+    /// changed files and commands run after the network.
+    ///
+    /// Fails if the new graph is invalid. Then the old one goes on, and nothing is declared.
     pub(crate) fn replace(
         &self,
         declared: &file::File,
@@ -155,7 +156,7 @@ impl RunningGraph {
         }
         drop(paused);
         for (part, ..) in declaring {
-            // From now on what runs after it waits for its next pass.
+            // From now on, the vertices after this part wait for its next pass.
             driver.event(part.name)?;
         }
         driver.replace(vertices)?;
@@ -165,14 +166,14 @@ impl RunningGraph {
         Ok(())
     }
 
-    /// Has a vertex run again, because it has another desired state: it is not in place before.
+    /// Makes a vertex run again, because its desired state changed. Until then, it is not in place.
     /// Fails if there is no such vertex.
     pub(crate) fn look_at(&self, vertex: &str) -> Result<()> {
         Ok(self.0.driver.event(vertex)?)
     }
 
-    /// Has each file and command looked at, also those that have just failed. Fails if the graph
-    /// has ended.
+    /// Makes each file and command run again, including those that have just failed. Fails if the
+    /// graph has ended.
     pub(crate) fn look_at_files_and_commands(&self) -> Result<()> {
         for vertex in self.snapshot().vertices {
             // A reversal goes on by itself.
@@ -183,12 +184,12 @@ impl RunningGraph {
         Ok(())
     }
 
-    /// Returns how each vertex stands.
+    /// Returns the current state of each vertex.
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.0.driver.snapshot()
     }
 
-    /// Returns the vertices that report alone and are still to run, but for those that have failed.
+    /// Returns the vertices that report alone and have still to run, without failed ones.
     pub(crate) fn untried(&self) -> BTreeSet<String> {
         let mut vertices = self.snapshot().vertices;
         vertices.retain(|it| {
@@ -199,8 +200,8 @@ impl RunningGraph {
         vertices.into_iter().map(|it| it.name).collect()
     }
 
-    /// Returns once the loop of the network has ended, with its result, or with the error that has
-    /// ended another one before. The thread that sees that a loop has ended stops all.
+    /// Waits until the network's loop has ended. Returns its result, or the error that ended an
+    /// earlier part's loop. A thread that sees a loop's end stops all of them.
     pub(crate) fn wait_ended(&self) -> Result<(), trueup_loop::Error> {
         let network = loop {
             if let Some(ended) = self.ended(Part::NETWORK, WAIT) {
@@ -212,7 +213,7 @@ impl RunningGraph {
         failed.map_or(network, Err)
     }
 
-    /// Waits for the end of a loop, and returns how it has ended, if it has.
+    /// Waits at most `within` for a loop's end. Returns its result, or `None` if it goes on.
     fn ended(&self, part: Part, within: Duration) -> Option<Result<(), trueup_loop::Error>> {
         let (_, source) = self.sources().into_iter().find(|(it, _)| *it == part)?;
         source.wait_ended(within);
@@ -223,7 +224,7 @@ impl RunningGraph {
         lock(&self.0.sources).clone()
     }
 
-    /// Ends all vertices. Fails if one of them still runs after that time.
+    /// Ends all vertices. Fails if one of them still runs after `within`.
     pub(crate) fn stop(&self, within: Duration) -> Result<()> {
         match self.0.driver.stop(within) {
             Err(error) => bail!("{error}; it is left behind, and runs again at the next start"),
@@ -232,7 +233,7 @@ impl RunningGraph {
     }
 }
 
-/// Makes the vertices of a file, with reports of those that do not report their own passes.
+/// Makes the vertices of a file. Adds reports to those without reports of their own.
 fn reported_alone(
     declared: &file::File,
     sources: &[(Part, Arc<dyn AnySource>)],
@@ -246,16 +247,16 @@ fn reported_alone(
         .collect()
 }
 
-/// Has the runs of a vertex reported.
+/// Adds reports to the runs of a vertex.
 pub(super) fn reported((spec, vertex): Declared, on_result: &OnResult) -> Declared {
     let (name, report) = (spec.name().to_owned(), Arc::clone(on_result));
     (spec, Box::new(Reported { name, vertex, report }))
 }
 
-/// What is called with the name of a vertex and the result of a run that may change something.
+/// A callback that takes a vertex's name and the result of a run with possible changes.
 pub(crate) type OnResult = Arc<dyn Fn(&str, &Result<Verdict, Failure>) + Send + Sync>;
 
-/// Reports each run of a vertex that may change something, and each failure.
+/// A vertex that reports each of its failures, and each run with possible changes.
 struct Reported {
     name: String,
     vertex: Box<dyn Vertex>,
@@ -264,7 +265,7 @@ struct Reported {
 
 impl Reported {
     fn reported(&self, context: &RunContext, result: &Result<Verdict, Failure>) {
-        // A run that was interrupted is repeated.
+        // An interrupted run is repeated.
         if result.is_ok() || context.should_continue() {
             (self.report)(&self.name, result);
         }

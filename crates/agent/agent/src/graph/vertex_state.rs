@@ -1,4 +1,4 @@
-//! The vertices of a graph in words, and as records.
+//! The vertices of a graph as text and as JSON.
 
 use serde::Serialize;
 use trueup_file::{File, NodeRef};
@@ -8,7 +8,7 @@ use super::{FILE, file_name};
 use crate::status::count;
 use crate::world::EXPORTER;
 
-/// How a vertex stands.
+/// The state of a vertex.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum VertexState {
     InPlace,
@@ -30,7 +30,7 @@ impl VertexState {
         }
     }
 
-    /// Returns its name in JSON.
+    /// Returns the state's name in JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
             VertexState::InPlace => "in_place",
@@ -61,18 +61,18 @@ pub fn vertex_record(vertex: &Explanation) -> impl Serialize + use<> {
     }
 }
 
-/// Returns true if all of a vertex is as declared.
+/// Returns true if the vertex is in place, with nothing left to do.
 pub fn is_settled(vertex: &Explanation) -> bool {
     VertexState::of(vertex) == VertexState::InPlace
 }
 
-/// Returns what a vertex waits for. That one which failed is not tried again by itself is no wait:
-/// `apply` tries each once, and the loop of the network has a time of its own.
+/// Returns the reasons why a vertex waits. A failure without a retry is left out: `apply` tries
+/// each vertex once, and the network's loop has a schedule of its own.
 fn waits(vertex: &Explanation) -> impl Iterator<Item = String> {
     vertex.waits.iter().filter(|wait| **wait != Wait::Event).map(Wait::to_string)
 }
 
-/// Returns the line of a vertex: its name, its state, and why.
+/// Returns a vertex's line: its name, its state, and the reason.
 pub fn vertex_line(vertex: &Explanation) -> String {
     let state = VertexState::of(vertex);
     let mut parts = vec![match (vertex.reversal, state) {
@@ -90,7 +90,8 @@ pub fn vertex_line(vertex: &Explanation) -> String {
     format!("{name}   {}{}", parts.join("; "), message.collect::<String>())
 }
 
-/// Returns a line for each vertex of `snapshot` that is not in place, but those that have a report.
+/// Returns a line for each vertex of `snapshot` that is not in place. Vertices that are part of a
+/// report are left out.
 pub fn unsettled_lines(snapshot: &Snapshot) -> Vec<String> {
     let unsettled = beside(snapshot).filter(|it| !is_settled(it));
     unsettled
@@ -101,12 +102,12 @@ pub fn unsettled_lines(snapshot: &Snapshot) -> Vec<String> {
         .collect()
 }
 
-/// Returns true if the vertices without a report are in place.
+/// Returns true if all vertices without a report are in place.
 pub(crate) fn is_in_place(snapshot: &Snapshot) -> bool {
     beside(snapshot).all(is_settled)
 }
 
-/// Returns why the graph is not converged, beside the network; `None` if it is.
+/// Returns why the graph is not converged, beside the network. `None` if it is.
 pub(crate) fn graph_verdict(snapshot: &Snapshot) -> Option<String> {
     let states = [VertexState::Failed, VertexState::Waiting];
     let parts: Vec<String> = states
@@ -119,10 +120,10 @@ pub(crate) fn graph_verdict(snapshot: &Snapshot) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// The most vertices that are named in one line.
+/// The most vertices named in one line.
 const MAX_NAMED: usize = 3;
 
-/// Returns which vertices are in a state, given their names; `None` if there are none.
+/// Returns the given vertices and their state in words. `None` if there are none.
 pub(crate) fn named<'a>(mut names: impl Iterator<Item = &'a str>, state: &str) -> Option<String> {
     let first: Vec<&str> = names.by_ref().take(MAX_NAMED).collect();
     let more = match names.count() {
@@ -132,14 +133,14 @@ pub(crate) fn named<'a>(mut names: impl Iterator<Item = &'a str>, state: &str) -
     (!first.is_empty()).then(|| format!("{}{more} {state}", first.join(", ")))
 }
 
-/// Returns the vertices without a report.
+/// Returns the vertices that are not part of a report.
 fn beside(snapshot: &Snapshot) -> impl Iterator<Item = &Explanation> {
     snapshot.vertices.iter().filter(|it| is_reported_alone(&it.name))
 }
 
-/// Returns true for files, commands and the exporter, whose runs are reported each: the network and
-/// its sections, which have no dot in their names, have one report, and the collector's is that of
-/// the world.
+/// Returns true for files, commands and the exporter, which report each of their runs. The network
+/// and its sections, which have no dot in their names, share one report; the world's report covers
+/// the collector.
 pub(crate) fn is_reported_alone(vertex: &str) -> bool {
     is_of_file_or_command(vertex) || vertex == EXPORTER
 }
@@ -149,7 +150,7 @@ pub(crate) fn is_of_file_or_command(vertex: &str) -> bool {
     vertex.starts_with(FILE) || vertex.contains('.')
 }
 
-/// Returns the line of a vertex that has changed something: what it is about.
+/// Returns the line of a vertex that has changed something.
 pub(crate) fn change_line(declared: &File, name: &str) -> String {
     let mut files = declared.files.iter().flatten();
     if files.any(|it| file_name(it) == name) {

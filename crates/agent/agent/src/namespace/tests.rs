@@ -13,7 +13,7 @@ use crate::report::{PassReport, SectionResult};
 
 type Bytes = Vec<u8>;
 
-/// A value that is in no kernel.
+/// A sysctl's value without a kernel.
 #[derive(Clone, Default)]
 struct Value(Arc<Mutex<Bytes>>);
 
@@ -28,7 +28,7 @@ impl Files for Value {
     }
 }
 
-/// A ledger of the network that can be read so many times.
+/// A network ledger that fails after this number of reads.
 struct Failing(Cell<u32>);
 
 impl Ledger for Failing {
@@ -147,6 +147,6 @@ fn settings_of_declared_links_and_of_the_other_ends_of_pairs_are_a_part_of_their
     assert_eq!(found(Part::SETTINGS), names[..2]);
     assert_eq!(found(Part::LINKS), names[2..]);
     assert_eq!(found(Part::LINK_SETTINGS), names[2..]);
-    // All: a change of a link may reset some of a link that others have declared.
+    // All of them: a change of a link may reset settings of links that others have declared.
     assert_eq!(found(Part::NETWORK), names);
 }

@@ -1,4 +1,4 @@
-//! Turns indexed objects into authored ones, as `trueup_net::resolve` does in the other direction.
+//! Turns indexed objects into authored ones, the reverse of `trueup_net::resolve`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -11,15 +11,15 @@ use trueup_rtnl::DEFAULT_PROTOCOL;
 
 use super::Authorable;
 
-/// A device that is not in the namespace.
+/// Error: a device is not in the namespace.
 struct Nameless;
 
-/// The links of a namespace, by index and by name, and the nexthop objects of ours.
+/// The links of a namespace, by index and by name, and our nexthop objects.
 pub(crate) struct Names<'a> {
     by_index: BTreeMap<u32, &'a Link>,
     by_name: BTreeMap<IfName, u32>,
     nexthops: BTreeMap<u32, &'a Nexthop>,
-    /// How routes are declared: with nexthop objects where a route of ours has one.
+    /// How routes are declared: with nexthop objects if one of our routes has one.
     pub(crate) shape: NexthopMode,
 }
 
@@ -40,7 +40,8 @@ impl<'a> Names<'a> {
         names
     }
 
-    /// The object of ours that a route of ours leads by, and the members of it where it is a group.
+    /// Returns the nexthop object of ours that one of our routes uses, or its members if it is a
+    /// group.
     fn nexthops_of(&self, route: &Route) -> impl Iterator<Item = &'a Nexthop> {
         let object = match route.nexthops {
             NextHops::Object(id, _) if route.protocol == DEFAULT_PROTOCOL => self.nexthops.get(&id),
@@ -51,7 +52,7 @@ impl<'a> Names<'a> {
         object.into_iter().chain(known).copied()
     }
 
-    /// The next hops that those stand for.
+    /// Returns the next hops that these objects stand for.
     fn hops_of_object(&self, route: &Route) -> Option<NextHops> {
         let object = self.nexthops_of(route).next()?;
         let hops = match &object.target {
@@ -89,7 +90,7 @@ impl Authorable for Link {
     type Authored = Link<IfName>;
 
     /// Returns the authored link. A link on a device of another namespace has no kind, so that it
-    /// must exist. Master, alias and group are left out where the link has none.
+    /// must exist. Master, alias and group are left out if the link has none.
     fn authored(&self, names: &Names<'_>) -> Option<Link<IfName>> {
         let kind = self.kind.clone().and_then(|kind| authored_kind(kind, names));
         let mut link = self.clone();
@@ -187,8 +188,8 @@ impl Authorable for Route {
         Some(authored.with_protocol(0))
     }
 
-    /// Returns true unless the kernel made it by itself: connected and local routes, redirects,
-    /// router advertisements.
+    /// Returns true unless the kernel made the route by itself: a connected or local route, a
+    /// redirect, or a router advertisement.
     fn is_authored(&self, _unstored: Kinds) -> bool {
         const REDIRECT: u8 = 1;
         const KERNEL: u8 = 2;
@@ -222,7 +223,7 @@ impl Authorable for Rule {
         Some(self.clone().with_protocol(0))
     }
 
-    /// Returns true but for the three rules of every namespace, and the one that comes with the
+    /// Returns true except for the three rules of every namespace, and the one that comes with the
     /// first VRF. Kernels before 4.17 do not mark them.
     fn is_authored(&self, _unstored: Kinds) -> bool {
         const KERNEL: u8 = 2;
@@ -239,7 +240,7 @@ impl Authorable for Rule {
     }
 }
 
-/// A file declares none: routes are declared with or without.
+/// A file declares no nexthop objects. It declares whether routes have them.
 impl Authorable for Nexthop {
     type Authored = Infallible;
 

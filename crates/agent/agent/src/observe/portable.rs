@@ -1,4 +1,4 @@
-//! `observe --portable`: leaves out of a file for another host what a person would not write.
+//! `observe --portable`: a file for another host, without what an administrator would not write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,12 +6,12 @@ use trueup_net::{BondMode, Desired, IfName, Link, LinkKind, MacvlanAttrs, VlanAt
 
 use super::is_zero;
 
-/// Devices that a module makes in each namespace, for packets that no other tunnel takes.
+/// Devices that a module makes in each namespace, for packets without another tunnel.
 const FALLBACK: [&str; 9] =
     ["erspan0", "gre0", "gretap0", "ip6_vti0", "ip6gre0", "ip6tnl0", "ip_vti0", "sit0", "tunl0"];
 
 /// Leaves out the kernel's defaults, properties of one host, and empty sections. Returns a note for
-/// each property that somebody may have set.
+/// each omitted property that may have been set on purpose.
 pub(crate) fn strip(desired: &mut Desired) -> Vec<String> {
     let mut left_out = Vec::new();
     let used = used(desired);
@@ -35,7 +35,7 @@ pub(crate) fn strip(desired: &mut Desired) -> Vec<String> {
     left_out
 }
 
-/// The links that other links are on.
+/// Returns the links that other links are on.
 fn used(desired: &Desired) -> BTreeSet<IfName> {
     let links = desired.links.iter().flatten();
     links.flat_map(|link| [below(link), link.master.flatten()]).flatten().collect()
@@ -55,7 +55,7 @@ fn is_loopback(link: &Link<IfName>) -> bool {
     link.name.to_string() == "lo"
 }
 
-/// Returns true if a link that every namespace has is declared to be up, and no more.
+/// Returns true if a declared link exists in every namespace and is only declared to be up.
 fn says_nothing(link: &Link<IfName>) -> bool {
     let mut bare = Link::must_exist(link.name);
     bare.up = link.up;
@@ -89,14 +89,14 @@ fn strip_link(link: &mut Link<IfName>, mtus: &BTreeMap<IfName, Option<u32>>) -> 
         _ => {}
     }
     let address = link.address.take_if(|address| {
-        // Locally administered.
+        // The address is locally administered.
         !is_made || address.as_bytes().first().is_some_and(|it| it & 2 != 0)
     })?;
     let whose = if is_made { "may be random" } else { "may be the device's own" };
     (!is_zero(&address)).then(|| format!("link {}: {address}, which {whose}", link.name))
 }
 
-/// The MTU that a new link has, where the one below has that of `below`.
+/// Returns a new link's MTU. `below` is the MTU of the link below it.
 fn first_mtu(kind: Option<&LinkKind<IfName>>, below: Option<u32>) -> Option<u32> {
     match kind {
         None => Some(1500),

@@ -1,12 +1,12 @@
-//! Properties of links that a file has no keys for, where they differ from those of a new link. The
-//! words are iproute2's.
+//! Link properties without keys in a file, if they differ from a new link's. The words are
+//! iproute2's.
 
 use std::collections::BTreeMap;
 
 use trueup_netlink::wire::{Attrs, Message, MessageWriter, read_string};
 use trueup_netlink::{DumpStep, Error, Socket};
 
-/// The number of an attribute, its word, and the value that a new link has.
+/// An attribute's number, its word, and a new link's value.
 type Attribute = (u16, &'static str, u32);
 
 /// `IFLA_*`
@@ -145,10 +145,10 @@ const IFF_MULTICAST: u32 = 1 << 12;
 /// `BRIDGE_VLAN_INFO_PVID`, `BRIDGE_VLAN_INFO_UNTAGGED`
 const PVID: u32 = 1 << 1;
 const UNTAGGED: u32 = 1 << 2;
-/// The flags that a new port has in VLAN 1.
+/// The flags of a new port in VLAN 1.
 const PVID_UNTAGGED: u32 = PVID | UNTAGGED;
 
-/// Reads the links, and returns a line for each that has such properties.
+/// Reads the links, and returns a line for each link with such properties.
 pub(crate) fn of_links(socket: &mut Socket) -> Result<Vec<String>, Error> {
     let mut unsaid: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (family, mask) in [(0, 0), (AF_BRIDGE, RTEXT_FILTER_BRVLAN)] {
@@ -179,7 +179,7 @@ pub(crate) fn of_links(socket: &mut Socket) -> Result<Vec<String>, Error> {
     Ok(lines.collect())
 }
 
-/// The name of a link, and what a row says of it.
+/// Returns a link's name, and its differing properties in words.
 fn row(family: u8, message: &Message<'_>) -> Option<(String, Vec<String>)> {
     let (header, attrs) = message.split(IFINFOMSG)?;
     let name = read_string(attrs.find(IFLA_IFNAME)?);
@@ -210,7 +210,7 @@ fn properties(header: &[u8], attrs: Attrs<'_>) -> Vec<String> {
         b"bond" => &BOND_PORT,
         _ => &[],
     };
-    // A device's driver decides on its queue and its flags.
+    // A physical device's driver decides on its queue and its flags.
     let is_virtual = !matches!(kind, b"" | b"tun" | b"ifb" | b"dummy" | b"vrf");
     let flags = integer(header.get(8..12).unwrap_or_default());
     let mut found = differences(nested(&info, IFLA_INFO_DATA), known);
@@ -232,7 +232,7 @@ fn nested<'a>(attrs: &Attrs<'a>, number: u16) -> Attrs<'a> {
     Attrs::new(attrs.find(number).unwrap_or_default())
 }
 
-/// The attributes that do not have the value of a new link.
+/// Returns the attributes that differ from a new link's.
 fn differences(attrs: Attrs<'_>, known: &[Attribute]) -> Vec<String> {
     let differences = attrs.filter_map(|(number, payload)| {
         let (_, word, new) = known.iter().find(|(of, ..)| *of == number & NLA_TYPE_MASK)?;
@@ -246,7 +246,7 @@ fn differences(attrs: Attrs<'_>, known: &[Attribute]) -> Vec<String> {
     differences.collect()
 }
 
-/// The VLANs of a port or a bridge, but for the one that each has.
+/// Returns the VLANs of a port or a bridge, without the default one.
 fn vlans(attrs: Attrs<'_>) -> Vec<String> {
     let spec = nested(&attrs, IFLA_AF_SPEC);
     let mut found = Vec::new();
@@ -267,7 +267,7 @@ fn vlans(attrs: Attrs<'_>) -> Vec<String> {
     found
 }
 
-/// The number in the first bytes, at most four, in the order of this machine.
+/// Returns the number in the first bytes, at most four, in this machine's byte order.
 fn integer(payload: &[u8]) -> u32 {
     match *payload {
         [] => 0,

@@ -1,4 +1,4 @@
-//! The report of a pass over the network, in words, and of one over it and sysctls.
+//! The report of a pass over the network as text, alone and together with sysctls.
 
 use trueup_apply::Outcome as NetworkOutcome;
 use trueup_net::{Action, Devices, Hold, Notice, Object};
@@ -8,7 +8,7 @@ use trueup_sysctl as sysctl;
 
 use super::{ConflictRecord, FailureRecord, OpText, OwnershipRecord, PassReport};
 
-/// An op on an object of the network.
+/// An op on a netlink object.
 struct NetworkOp<'a>(OpOutcome<'a>);
 
 fn name(action: Action) -> &'static str {
@@ -142,15 +142,15 @@ impl PassReport for rtnl::Report {
     }
 }
 
-/// Returns why a pass could not be ended.
+/// Returns why a pass could not end.
 pub(super) fn unended(trouble: &str) -> String {
     format!("the pass could not be ended: {trouble}")
 }
 
-/// The report of a pass over a part of the namespace: of the network, of sysctls, or of both.
+/// The report of a pass over a part of the namespace: the network, sysctls, or both.
 pub(crate) type NamespaceReport = OrderedReport<rtnl::Report, sysctl::Report, NamespaceError>;
 
-/// Why a pass over a part of the namespace could not run.
+/// The reason why a pass over a part of the namespace could not run.
 pub(crate) type NamespaceError = OrderedError<rtnl::Error, sysctl::Error>;
 
 impl PassReport for NamespaceReport {
@@ -172,8 +172,8 @@ impl PassReport for NamespaceReport {
     }
 }
 
-/// A pass over links before one over the whole network: what it has changed counts, and how all
-/// stands says the other.
+/// A pass over links before one over the whole network. Its changes count, but only the later pass
+/// decides about convergence.
 pub(crate) struct Preliminary(pub(crate) NamespaceReport);
 
 impl trueup_reconcile::Report for Preliminary {
@@ -215,7 +215,7 @@ impl PassReport for Preliminary {
 }
 
 impl ConflictRecord {
-    /// Makes the record of a conflict of a plan with these devices.
+    /// Makes the record of a plan's conflict. `devices` has the names of the devices.
     pub fn new(conflict: &trueup_net::Conflict, devices: &Devices) -> ConflictRecord {
         ConflictRecord {
             kind: conflict.desired.kind().name(),

@@ -6,7 +6,7 @@ use trueup_sysctl::{Finding, Outcome, Report, SysctlOp};
 use super::network::unended;
 use super::{FailureRecord, OpText, OwnershipRecord, PassReport};
 
-/// The name of the kind.
+/// The kind's name in JSON.
 const KIND: &str = "sysctl";
 
 impl PassReport for Report {
@@ -25,7 +25,7 @@ impl PassReport for Report {
     }
 }
 
-/// An op on a sysctl.
+/// An op on one sysctl.
 struct Setting<'a>(&'a SysctlOp);
 
 impl OpText for Setting<'_> {
@@ -46,7 +46,7 @@ impl OpText for Setting<'_> {
         if assignment.chars().all(|c| c.is_ascii_alphanumeric() || "._-/=:,".contains(c)) {
             return format!("sysctl -w {assignment}");
         }
-        // The shell's own way to write a quote inside of quotes.
+        // The shell's way to write a quote inside quotes.
         format!("sysctl -w '{}'", assignment.replace('\'', "'\\''"))
     }
 
@@ -75,7 +75,7 @@ impl OpText for Setting<'_> {
     }
 }
 
-/// Returns the record of a finding about the ownership of a sysctl.
+/// Returns a finding about a sysctl's ownership as a record.
 fn ownership(finding: &Finding) -> OwnershipRecord {
     let (rule, object) = match finding {
         Finding::Left { key, .. } => ("overwritten", key.to_string()),

@@ -1,7 +1,7 @@
-//! Directories for journals: where they are, whether they can be used, and how they are made.
+//! Directories for journals: their places, checks for their use, and how they are made.
 //!
-//! The journals in such a directory decide what trueup owns and deletes. So no other user may change
-//! what is in it, nor put another directory in its place.
+//! The journals in such a directory decide what trueup owns and deletes. So no other user may
+//! change its content, or put another directory in its place.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,7 +14,7 @@ use trueup_path::{self as path, ErrorKind, Folder, TrustedUsers};
 
 const RUNTIME: &str = "XDG_RUNTIME_DIR";
 
-/// Returns the directories in which journals may be: the given one, or the default ones.
+/// Returns the directories that may have journals: the given one, or the default ones.
 pub fn directories(given: Option<&Path>) -> Vec<PathBuf> {
     if let Some(given) = given {
         return vec![given.to_owned()];
@@ -23,7 +23,7 @@ pub fn directories(given: Option<&Path>) -> Vec<PathBuf> {
     [PathBuf::from("/run")].into_iter().chain(runtime).map(|base| base.join("trueup")).collect()
 }
 
-/// Returns the reason why the runtime directory of the environment does not count, if it does not.
+/// Returns why the runtime directory of the environment is ignored, or `None` if it is used.
 pub(crate) fn ignored_runtime_directory() -> Option<String> {
     runtime_directory().err()
 }
@@ -35,8 +35,8 @@ fn runtime_directory() -> Result<Option<PathBuf>, String> {
     }
 }
 
-/// Returns the runtime directory if it is that of the effective user, and otherwise why it does not
-/// count: `su` and `sudo -E` leave that of the user who called them.
+/// Returns the runtime directory if it belongs to the effective user. If not, returns why it is
+/// ignored: `su` and `sudo -E` keep the calling user's directory.
 fn owned_by(directory: PathBuf, us: u32) -> Result<PathBuf, String> {
     let shown = directory.display();
     if directory.is_relative() {
@@ -56,8 +56,8 @@ fn owned_by(directory: PathBuf, us: u32) -> Result<PathBuf, String> {
 ///
 /// # Errors
 ///
-/// When another user can change what is in it, or lead us to another directory; when it is not known
-/// whether it exists.
+/// Fails if another user can change its content or lead us to another directory, or if it is
+/// unknown whether it exists.
 pub fn existing(directory: &Path) -> Result<Option<Folder>> {
     let found = TrustedUsers::current().and_then(|users| users.folder(directory)?.ours());
     match found {
@@ -73,13 +73,13 @@ pub fn existing(directory: &Path) -> Result<Option<Folder>> {
     }
 }
 
-/// Opens a state directory, and creates it if it is missing. Every user may search it, to learn that
-/// a namespace has no journal: `StateFile::is_in_use`. The journal
-/// itself is readable by its owner alone.
+/// Opens a state directory, and creates it if it is missing. Every user may search it, to learn
+/// that a namespace has no journal: `StateFile::is_in_use`. Only its owner can read the journal
+/// itself.
 ///
 /// # Errors
 ///
-/// As [`existing`], and when it cannot be created.
+/// Fails like [`existing`], and if it cannot be created.
 pub(crate) fn make(directory: &Path) -> Result<Folder> {
     TrustedUsers::current()
         .and_then(|users| users.make_folder(directory, 0o711)?.ours())
@@ -90,12 +90,12 @@ fn cannot_use(directory: &Path) -> String {
     format!("cannot use the state directory {}", directory.display())
 }
 
-/// Returns true if an error is that another user could change the state.
+/// Returns true if the error says that another user could change the state.
 pub(crate) fn is_unsafe(error: &crate::error::Error) -> bool {
     error.find().is_some_and(path::Error::is_refused)
 }
 
-/// Returns true if journals can be written there, or the missing directory can be made.
+/// Returns true if journals can be written there, or if the missing directory can be made.
 pub(crate) fn is_usable(directory: &Path) -> bool {
     let all = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
     match access(directory, Access::EXISTS) {
@@ -106,7 +106,7 @@ pub(crate) fn is_usable(directory: &Path) -> bool {
     }
 }
 
-/// Returns the message where no default directory can be written.
+/// Returns the message for the case that no default directory can be written.
 pub(crate) fn no_state_directory() -> String {
     let ignored = ignored_runtime_directory().map_or_else(String::new, |why| format!("; {why}"));
     format!(
@@ -138,7 +138,7 @@ mod tests {
         StateFile::find(Some(directory), &key, &Agent { marker, domain })
     }
 
-    /// The text of the error of a reader, and of a writer.
+    /// The error's text for a reader, and for a writer.
     fn refusals(directory: &Path) -> [String; 2] {
         let errors =
             [find(directory).map(drop).unwrap_err(), make(directory).map(drop).unwrap_err()];
@@ -163,7 +163,7 @@ mod tests {
             directories.extend([his.join("made"), his]);
         }
         for directory in directories {
-            // One that is missing in the folder of another user is refused when it is to be made.
+            // A missing directory in another user's folder is refused when it is about to be made.
             let found = if directory.exists() {
                 refusals(&directory).to_vec()
             } else {

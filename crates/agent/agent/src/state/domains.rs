@@ -1,4 +1,4 @@
-//! What the files of one namespace speak for, as their journals say.
+//! The domains of the files of one namespace, from their journals.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use trueup_rtnl::ledger_scope_of;
 
 use super::{State, StateFile};
 
-/// The name of the ledger that has the domain of the journal's file, and the key in it.
+/// The name of the ledger with the domain of the journal's file, and the domain's key in it.
 const LEDGER: &str = "domain";
 const KEY: &[u8] = b"domain";
 
@@ -22,12 +22,12 @@ fn plural(kind: Kind) -> String {
 }
 
 impl State {
-    /// Records the domain of the journal's file. Returns what the user should know about it: that
-    /// the journal had another domain, and which other files speak for some of the same.
+    /// Records the domain of the journal's file. Returns notes for the user: if the journal had
+    /// another domain, and if other files overlap with this one.
     ///
     /// # Errors
     ///
-    /// When the journal cannot be read or written.
+    /// Fails if the journal cannot be read or written.
     pub(crate) fn announce_domain(&self, domain: &Domain) -> Result<Vec<String>> {
         let (place, boot_id) = (&self.place, &self.boot_id);
         let replaced = self.with(|opened| {
@@ -48,14 +48,14 @@ impl State {
 }
 
 impl StateFile {
-    /// Returns a note for each other file that speaks for some of a domain. A journal that cannot be
-    /// read says nothing.
+    /// Returns a note for each other file whose domain overlaps. A journal that cannot be read is
+    /// left out.
     pub(crate) fn overlaps(&self, domain: &Domain, boot_id: &str) -> Vec<String> {
         let others = self.of_all_agents().into_iter().filter(|other| other.agent != self.agent);
         let notes = others.filter_map(|other| {
             let theirs = other.domain(boot_id).ok()??;
-            // Agents of two markers own nothing of each other, whatever they speak for, and without
-            // domains that is how they share a namespace.
+            // Agents with different markers own nothing of each other, whatever their domains are.
+            // Without domains, this is how they share a namespace.
             let is_apart = other.agent.marker != self.agent.marker
                 && !(domain.is_limited() && theirs.is_limited());
             let both = domain.overlap(&theirs);
@@ -73,8 +73,8 @@ impl StateFile {
         notes.collect()
     }
 
-    /// Returns a note if the journal was last used with another domain than this. A journal that
-    /// cannot be read has none.
+    /// Returns a note if the journal was last used with a domain other than `domain`. `None` if the
+    /// journal cannot be read.
     pub(crate) fn replaced_domain(&self, domain: &Domain, boot_id: &str) -> Option<String> {
         let journal = Journal::open_read_only(self.file()).ok()?;
         self.replaced_domain_in(&journal, domain, boot_id).ok()?
@@ -97,7 +97,7 @@ impl StateFile {
         }))
     }
 
-    /// Returns the domain of the journal's file; `None` if it owns nothing in this boot.
+    /// Returns the domain of the journal's file. `None` if it owns nothing in this boot.
     fn domain(&self, boot_id: &str) -> Result<Option<Domain>> {
         self.domain_in(&Journal::open_read_only(self.file())?, boot_id)
     }

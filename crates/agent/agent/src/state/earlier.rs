@@ -1,5 +1,5 @@
-//! The records of an earlier boot about a namespace with a name: its cookie, and so the name of its
-//! journal, is another one now. A small file beside the journals has the cookie, by the name.
+//! The records of an earlier boot about a named namespace. Its cookie, which is part of the
+//! journal's name, has changed since. A small file beside the journals has the cookie, by the name.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -15,23 +15,24 @@ use super::{LedgerOf, NamespaceKey, State, StateFile};
 /// The ledgers whose records can outlive a boot.
 const LASTING: [LedgerOf; 2] = [LedgerOf::Graph, LedgerOf::World];
 
-/// The longest name of a namespace whose records outlive a boot, in bytes: it is a part of a file's
-/// name.
+/// The longest name, in bytes, of a namespace whose records outlive a boot: it is a part of a
+/// file's name.
 const MAX_NAME: usize = 128;
 
-/// More bytes than a cookie has in digits.
+/// The most bytes to read of the cookie's file. A cookie has fewer digits.
 const MAX_COOKIE: u64 = 64;
 
 impl StateFile {
-    /// Returns the path of the file that has the cookie of the namespace.
+    /// Returns the path of the file with the namespace's cookie. `None` if the namespace has no
+    /// name, or one that is too long.
     fn cookie_file(&self) -> Option<PathBuf> {
         let name = self.namespace.name.as_ref().filter(|name| name.len() <= MAX_NAME)?;
-        // No name of a domain has a colon in it.
+        // The name of a domain has no colon.
         let file = format!("name-{}:{name}.cookie", self.agent);
         Some(self.directory.join(file))
     }
 
-    /// Returns the journal that had the records of the namespace last, if that is another one.
+    /// Returns the journal that had the namespace's records last, if it is not this one.
     fn earlier(&self) -> Result<Option<StateFile>> {
         let Some(path) = self.cookie_file() else {
             return Ok(None);
@@ -54,7 +55,7 @@ impl StateFile {
         Ok(is_other.then(|| StateFile { namespace, ..self.clone() }))
     }
 
-    /// Writes that this journal has the records of the namespace.
+    /// Records that this journal has the namespace's records.
     pub(crate) fn note_cookie(&self) -> Result<()> {
         let Some(path) = self.cookie_file() else {
             return Ok(());
@@ -72,7 +73,7 @@ impl StateFile {
         Ok(new.publish(old.as_ref())?)
     }
 
-    /// Returns the records of an earlier boot, to read.
+    /// Returns a ledger of an earlier boot for reading, if there is one.
     pub(crate) fn earlier_ledger(
         &self,
         of: LedgerOf,
@@ -87,8 +88,9 @@ impl StateFile {
 }
 
 impl State {
-    /// Moves the records of an earlier boot to this journal. A journal that another process has
-    /// open is that of a namespace that has lost its name. Fails if this journal cannot be written.
+    /// Moves the records of an earlier boot to this journal. If another process has the earlier
+    /// journal open, its namespace has lost its name and keeps its records. Fails if this journal
+    /// cannot be written.
     pub(crate) fn take_over_earlier(&self, sections: impl Iterator<Item = LedgerOf>) -> Result<()> {
         let (place, boot_id) = (&self.place, &self.boot_id);
         let Some(earlier) = place.earlier()? else {

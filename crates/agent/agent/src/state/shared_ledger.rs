@@ -1,4 +1,4 @@
-//! The journal that is open, and its ledgers.
+//! The open journal and its ledgers.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -15,16 +15,16 @@ use crate::lock;
 /// The time to wait for another process to release the journal.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A locked journal. Clones share it. The lock ends when these and all ledgers are dropped.
+/// A locked journal. Clones share it. The lock ends once these and all ledgers are dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) place: StateFile,
     pub(crate) boot_id: String,
-    /// `None` after it could not be opened again.
+    /// `None` after a failed attempt to open it again.
     opened: Arc<Mutex<Option<Opened>>>,
 }
 
-/// The ledger of one source, in the namespace of the journal and in this boot.
+/// One source's ledger, in the journal's namespace and in this boot.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedLedger {
     of: LedgerOf,
@@ -36,13 +36,13 @@ pub(crate) struct Opened {
     pub(crate) journal: Journal,
     place: StateFile,
     boot_id: String,
-    /// Those that were asked for.
+    /// The ledgers that were requested so far.
     ledgers: BTreeMap<LedgerOf, JournalLedger>,
-    /// The records of other boots are deleted.
+    /// True if the records of other boots are deleted.
     has_forgotten_boots: bool,
-    /// The journal was removed, and was made anew since this was asked for.
+    /// True if the journal was removed and recreated since the last question.
     was_recreated: bool,
-    /// It is written that the records that outlive a boot are here.
+    /// True if the file with the cookie names this journal.
     is_noted: bool,
 }
 
@@ -67,7 +67,7 @@ impl Opened {
         }
     }
 
-    /// Writes before the first record that outlives a boot where such records are.
+    /// Before the first record that outlives a boot, records that such records are in this journal.
     fn note_lasting(&mut self, of: LedgerOf) -> Result<(), LedgerError> {
         if of.is_lasting() && !self.is_noted {
             self.place.note_cookie().map_err(LedgerError::new)?;
@@ -76,15 +76,15 @@ impl Opened {
         Ok(())
     }
 
-    /// Makes the journal anew if it was removed, as with its directory: what this process owns is
-    /// in the journal that it has open.
+    /// Recreates the journal if it was removed, as with its directory. The open journal has
+    /// everything that this process owns.
     fn keep_in_place(&mut self) -> Result<()> {
         if !(self.journal.check_in_place()).is_err_and(|error| error.is_removed()) {
             return Ok(());
         }
         let file = self.place.file();
         let recreated = make(&self.place.directory).and_then(|_| {
-            // The cause of another error says whether it may pass.
+            // The cause of any other error says if it may pass.
             self.journal.recreate(LOCK_TIMEOUT).map_err(|error| {
                 if error.is_held() { describe_error(error, &file) } else { Error::from(error) }
             })
@@ -119,8 +119,9 @@ impl State {
         SharedLedger { of, state: self.clone() }
     }
 
-    /// Makes the journal anew if it was removed. Returns true if that was done since the last call.
-    /// Fails if it cannot be made, or another process has one of its name: no pass can run.
+    /// Recreates the journal if it was removed. Returns true if this happened since the last call.
+    /// Fails if it cannot be made, or if another process has a journal of this name. Then no pass
+    /// can run.
     pub(crate) fn keep_in_place(&self) -> Result<bool> {
         let Some(opened) = &mut *lock(&self.opened) else {
             return Ok(false);
@@ -129,8 +130,8 @@ impl State {
         Ok(std::mem::take(&mut opened.was_recreated))
     }
 
-    /// Runs `act` on the journal, which is made anew if it was removed. A journal whose write
-    /// failed writes no more, so it is opened again: a full disk may have room by now.
+    /// Runs `act` on the journal, and recreates it first if it was removed. A journal with a failed
+    /// write refuses further writes, so it is opened again: the disk may no longer be full.
     pub(crate) fn with<T>(
         &self,
         act: impl FnOnce(&mut Opened) -> Result<T, LedgerError>,

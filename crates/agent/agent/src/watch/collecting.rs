@@ -1,4 +1,4 @@
-//! What is collected becomes a part of the desired state, and follows each change in the store.
+//! Makes collected routes a part of the desired state, and follows each change in the store.
 
 mod intake;
 
@@ -19,27 +19,27 @@ use crate::declared::Declared;
 use crate::namespace::Desired;
 use crate::world::{self, Probation, Retained, Surroundings};
 
-/// The collection of a file, and what of it is desired.
+/// A file's collection, and the routes from it that are desired.
 pub(crate) struct Collecting {
     world: World,
     config: CollectorConfig,
     hints: LateHints,
     surroundings: Surroundings,
     probation: Arc<Mutex<Probation>>,
-    /// It runs while the file has collections, or exports that others can contest.
+    /// Runs if the file has collections, or exports that others can contest.
     collector: Option<Arc<Collector>>,
-    /// What hosts may export, if the file has `grants_key`.
+    /// The operator's grants, if the file has `grants_key`.
     grants: Option<Arc<GrantsFollower>>,
-    /// What an earlier process collected, until a complete view says what there is.
+    /// The routes that an earlier process collected, until there is a complete view of the store.
     retained: Retained,
     collection: world::Collection,
-    /// The routes that are in the desired state of the loop, by what they hash to.
+    /// The collected routes in the loop's desired state, each with its hash.
     placed: BTreeMap<RouteKey, u64>,
     hasher: RandomState,
-    /// The loop had no room for a change, of the routes with these keys.
+    /// True if the loop had no room for a change. `behind` has the keys of its routes.
     is_behind: bool,
     behind: BTreeSet<RouteKey>,
-    /// The file has, or had, collections: what they made is ours to remove.
+    /// True if the file has, or had, collections: trueup must remove the routes that they made.
     has_collected: bool,
     status: Collection,
 }
@@ -71,9 +71,9 @@ impl Collecting {
         }
     }
 
-    /// Returns the collection of another file, and the desired state of that with what is collected
-    /// for it. This one stays as it is. Fails if the operating system refuses the thread that
-    /// collects.
+    /// Returns the collection of another file, and that file's desired state with its collected
+    /// routes. This collection stays as it is. Fails if the operating system refuses the
+    /// collector's thread.
     pub(crate) fn of(&self, declared: &Declared) -> Result<(Collecting, Desired)> {
         let file = &declared.file;
         let has_exports = file.exports.as_ref().is_some_and(|it| !it.is_empty());
@@ -89,7 +89,7 @@ impl Collecting {
             probation: Arc::clone(&self.probation),
             collector,
             grants: self.grants.clone(),
-            // What was collected stays until it is known what to collect.
+            // Collected routes stay until it is known what to collect.
             retained: if self.status.is_known {
                 self.retained.clone()
             } else {
@@ -128,8 +128,8 @@ impl Collecting {
         Ok(Collector::start(&self.world, &filters, config, hints)?)
     }
 
-    /// Brings the desired state of the network up to date: only what has changed is planned. Fails
-    /// if it is not known yet what to collect, or the loop has no room for the change.
+    /// Updates the network's desired state, so that only changes are planned. Fails if it is not
+    /// known yet what to collect, or if the loop has no room for the change.
     pub(crate) fn update(
         &mut self,
         declared: &Declared,
@@ -156,7 +156,7 @@ impl Collecting {
         if !is_same && !apply {
             return Ok(Verdict::WouldChange);
         }
-        // That it is known is a change as well: the next pass can be converged.
+        // If the collection has become known, that is a change as well: the next pass can converge.
         if !is_same || was_known != is_known || self.is_behind {
             let (out, into) = (gone.clone(), new.clone());
             let changed = loops.network().map(|network| {
@@ -187,7 +187,7 @@ impl Collecting {
         }
     }
 
-    /// Sets who is called when what is collected may have changed.
+    /// Sets where to send a hint if the collected routes may have changed.
     pub(crate) fn watch(&self, hints: Hints) {
         self.hints.set(hints);
     }

@@ -1,4 +1,4 @@
-//! Which prefixes of this host others export: since when, and what is noted of them.
+//! The prefixes of this host that others also export: since when, and the notes about them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -8,11 +8,11 @@ use trueup_world::{Contest, ContestEffect};
 
 use crate::status::seconds;
 
-/// What a contest is about: this host's export, the other host, and the effect. How many exports
-/// of the other host are involved is no other contest.
+/// The subject of a contest: this host's export, the other host, and the effect. The number of the
+/// other host's exports does not matter.
 type Id = (String, String, ContestEffect);
 
-/// A contest, and when this process first saw it.
+/// A contest, and the time when this process first saw it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contested {
     pub since: SystemTime,
@@ -43,7 +43,7 @@ impl Contested {
     }
 }
 
-/// Returns the contests of now, with the times of those that were there before.
+/// Returns the current contests. Earlier ones keep their times.
 pub(crate) fn contested(contests: Vec<Contest>, before: &[Contested]) -> Vec<Contested> {
     let now = SystemTime::now();
     let known: BTreeMap<Id, SystemTime> = before.iter().map(|it| (it.id(), it.since)).collect();
@@ -55,25 +55,25 @@ pub(crate) fn contested(contests: Vec<Contest>, before: &[Contested]) -> Vec<Con
     found.collect()
 }
 
-/// The time after the note of a contest before it is noted again: a host that exports and withdraws
-/// without end fills no log.
+/// The time until a contest is noted again. So a host that exports and withdraws without end cannot
+/// fill the log.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// How many contests are noted at once.
+/// The most contests noted at once.
 const MOST: usize = 20;
 
-/// What was noted of contests.
+/// The notes about contests so far.
 #[derive(Default)]
 pub(crate) struct ContestNotes(BTreeMap<Id, Noted>);
 
 struct Noted {
     at: Instant,
-    /// Its end was not noted.
+    /// True until the contest's end is noted.
     is_there: bool,
 }
 
 impl ContestNotes {
-    /// Returns the notes that are due.
+    /// Returns the notes that are due at `now`.
     pub(crate) fn due(&mut self, contested: &[Contested], now: Instant) -> Vec<String> {
         let there: BTreeMap<Id, &Contest> =
             contested.iter().map(|it| (it.id(), &it.contest)).collect();
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(notes.due(&taken, begun + QUIET), Vec::<String>::new());
         let ended = notes.due(&[], begun + QUIET);
         assert_eq!(ended, ["export `pods` is no longer contested by host b"]);
-        // Again, and the minute since it was noted is over.
+        // It is new again, and the minute since the note is over.
         assert_eq!(notes.due(&taken, begun + 2 * QUIET).len(), 1);
     }
 

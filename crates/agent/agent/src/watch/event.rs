@@ -1,4 +1,4 @@
-//! What happens in a running agent, as data.
+//! The events of a running agent, as data.
 
 use std::collections::BTreeMap;
 
@@ -11,92 +11,93 @@ use super::world_status::WorldStatus;
 use crate::report::{PassReport, ops, ownership};
 use crate::status::{StatusChanges, StatusCounts};
 
-/// Something that has happened in a running agent.
+/// An event of a running agent.
 #[non_exhaustive]
 pub enum Event<'a> {
     /// A pass over a part of the namespace has run.
     Pass(&'a dyn PassReport),
-    /// A pass has something new.
+    /// A pass has found or made a change.
     News {
-        /// Its report.
+        /// The report of this pass.
         report: &'a dyn PassReport,
-        /// The changes of statuses.
+        /// The changes of statuses since the last such event.
         changes: StatusChanges,
-        /// The number of all statuses, new or not.
+        /// The number of all statuses, new or old.
         counts: StatusCounts,
-        /// All parts of the network are converged.
+        /// True if all parts of the network are converged.
         is_converged: bool,
     },
-    /// A pass could not run. It is no news if that is known already.
+    /// A pass could not run. A known reason is reported again without being news.
     PassFailed {
-        /// Why.
+        /// The reason, with its place in the file if known.
         message: String,
-        /// It was not known before.
+        /// True if this reason is new.
         is_news: bool,
     },
-    /// It is known why the state is not converged, or that it is.
+    /// It is now known if the state is converged, and if not, why.
     Verdict {
-        /// `None`: it is converged.
+        /// The reason why the state is not converged. `None` if it is.
         why_not: Option<String>,
-        /// The author of the file should see it now.
+        /// True if the author of the file should see it now.
         is_news: bool,
     },
-    /// The state has converged, or is no longer converged.
+    /// The state has converged (`true`), or is no longer converged (`false`).
     Converged(bool),
-    /// So many objects are contended now.
+    /// The number of contended objects has changed to this.
     Contention(usize),
-    /// A file, a command or the exports have been looked at.
+    /// A file, a command or the exports have run.
     Vertex {
-        /// Its name in the graph.
+        /// The vertex's name in the graph.
         name: String,
-        /// Its state.
+        /// The vertex's state, as in the graph's JSON.
         state: &'static str,
-        /// Why it has failed, or a warning.
+        /// The reason for a failure, or a warning.
         message: Option<String>,
-        /// What it is, as a line.
+        /// The vertex and its change, as a line.
         line: String,
     },
-    /// How the collection and the exports stand.
+    /// The state of the collection and the exports has changed.
     World(Box<WorldStatus>),
-    /// Another writer has changed objects, by kind.
+    /// Another writer has changed objects: their number by kind.
     Drift(BTreeMap<&'static str, usize>),
-    /// The kernel has dropped events, so many times.
+    /// The kernel has dropped events, this many times.
     Overrun(u64),
-    /// The kernel's events are received, or cannot be.
+    /// The subscription to the kernel's events works or has failed.
     Subscription {
-        /// Why they cannot be.
+        /// Why events cannot be received. `None` if they are.
         failure: Option<String>,
-        /// The same with its causes.
+        /// `failure` with its causes.
         with_causes: Option<String>,
-        /// The author of the file should see it now.
+        /// True if the author of the file should see it now.
         is_news: bool,
     },
-    /// The metrics are served, or why they are not.
+    /// The metrics are served (`None`), or why they are not.
     Metrics(Option<String>),
     /// A changed file is in force, or refused.
     File {
-        /// Why it is refused, so that the last good file stays in force.
+        /// Why the file is refused, so that the last good file stays in force. `None` if it is in
+        /// force.
         refused: Option<String>,
-        /// Where in the file the cause is.
+        /// The place of the cause in the file, if known.
         place: Option<Location>,
-        /// It was refused before.
+        /// True if the file was refused before.
         was_refused: bool,
     },
-    /// What the author of the file should know of a pass.
+    /// A note from a pass for the author of the file.
     Notice(String),
-    /// A message that is no result.
+    /// A message for the user that is not a result.
     Note(String),
-    /// So many objects of each kind are managed by the file in force.
+    /// The number of objects of each kind that the file in force manages.
     Managed(Vec<(&'static str, usize)>),
     /// The first pass over each part is over.
     Ready,
-    /// The file is being read again; [`Event::Reloaded`] follows.
+    /// The agent reads the file again. [`Event::Reloaded`] follows.
     Reloading,
-    /// The file was read again.
+    /// The agent has read the file again.
     Reloaded,
-    /// How all stands, in a line; empty before that is known.
+    /// The overall state as a line. Empty before it is known.
     Status(String),
-    /// The end has begun.
+    /// The agent begins to end.
     Stopping,
 }
 
@@ -119,7 +120,7 @@ impl Serialize for Event<'_> {
 }
 
 impl Event<'_> {
-    /// Returns the name of an event that programs are told of.
+    /// Returns the event's name in JSON. `None` for events that are not passed to programs.
     pub fn name(&self) -> Option<&'static str> {
         Some(match self {
             Event::News { .. } => "report",

@@ -1,4 +1,4 @@
-//! The exports of a file as a vertex. Nothing that happens to them changes anything in the kernel.
+//! A file's exports as a vertex. Its runs change nothing in the kernel.
 
 use std::time::Duration;
 
@@ -11,10 +11,11 @@ use trueup_world::{Error, Export, ExportReport, Exporter, SessionEvent, World};
 use super::reporter::Reporter;
 use super::world_status::Exports;
 
-/// The time between two passes over the exports. The keeper restores what a lost lease took.
+/// The time between two passes over the exports. The keeper restores exports that a lost lease
+/// took.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// The exports. Clones share them.
+/// A file's exports with their loop. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Exporting {
     source: SourceVertex<Exporter>,
@@ -47,15 +48,15 @@ impl Exporting {
         Exporting { source: SourceVertex::of_loop(passes), reporter: reporter.clone() }
     }
 
-    /// Declares the exports.
+    /// Declares these exports in place of the earlier ones.
     pub(crate) fn declare(&self, exports: Vec<Export>) {
         let declared = exports.len();
         self.reporter.world(|world| {
             world.exports.declared = declared;
-            // Until a pass has looked.
+            // Unknown until the next pass.
             world.exports.is_in_place = false;
         });
-        // It is there until the program ends.
+        // The loop runs until the program ends.
         let _ended = self.source.handle().set_desired(exports);
     }
 
@@ -81,7 +82,7 @@ fn note_pass(exports: &mut Exports, result: Result<&ExportReport, &Error>) {
     }
 }
 
-/// Returns what happened to the session, in words, and whether it is an error that lasts.
+/// Returns the event of a session in words, and true if it is a lasting error.
 fn words(event: SessionEvent) -> (String, bool) {
     match event {
         SessionEvent::Restored { exported, failed } => (

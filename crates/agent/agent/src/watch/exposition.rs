@@ -1,7 +1,6 @@
-//! The metrics page: the loop's counts, and those of its statuses, in the text format 0.0.4 of
-//! Prometheus.
+//! The metrics page: the counts of the loop and of its statuses, in Prometheus' text format 0.0.4.
 //!
-//! The crate is `prometheus` and not `prometheus-client`, which writes OpenMetrics alone.
+//! The crate `prometheus` is used because `prometheus-client` writes OpenMetrics alone.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +14,10 @@ use trueup_reconcile::Ops;
 use super::world_status::WorldStatus;
 use crate::graph::{VertexState, graph_verdict};
 
-/// Returns the page. `exceptions` are the numbers of statuses by kind and condition; `world` is how
-/// the world stands, if the file has `[world]`; `graph` is how its files and commands stand;
-/// `is_file_current` says whether the file in force is the one on disk. Fails if two metrics have
-/// one name, or a name is malformed: a mistake in this file.
+/// Returns the page. `exceptions` are the numbers of statuses by kind and condition. `world` is the
+/// state of the world, if the file has `[world]`. `graph` has the states of files and commands.
+/// `is_file_current` is true if the file in force is the one on disk. Fails if two metrics have one
+/// name, or a name is malformed: a mistake in this source file.
 pub(crate) fn exposition(
     stats: &Stats,
     exceptions: &BTreeMap<(&'static str, &'static str), usize>,

@@ -1,5 +1,6 @@
-//! Reports at once that a file may have changed, by inotify. The caller reads the file to see what
-//! changed. Writes of another host to a shared file system are not reported: its stamp shows them.
+//! Reports by inotify as soon as a file may have changed. The caller reads the file to see the
+//! change. inotify does not report another host's writes to a shared file system: the file's stamp
+//! shows them.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -20,12 +21,12 @@ use crate::desired_file::{self, Writers};
 /// The most symbolic links on a path, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// A watch for changes of one file: written in place, replaced by a rename, or reached by a
-/// symbolic link that changes its target.
+/// A watch for changes of one file. The file may be written in place, replaced by a rename, or
+/// reached by a symbolic link that changes its target.
 pub(crate) struct FileWatch {
     path: PathBuf,
     inotify: OwnedFd,
-    /// For each inotify watch, the paths that matter in the directory; empty for the file itself.
+    /// The relevant paths in the directory of each inotify watch. Empty for the file itself.
     watches: BTreeMap<i32, Vec<PathBuf>>,
     /// The time of the last write, while the writer has the file open.
     writing: Option<Instant>,
@@ -50,12 +51,12 @@ impl FileWatch {
         self.writing
     }
 
-    /// Reads the events without waiting, and returns true if the file may have changed; then it
-    /// watches the path anew. A file that is still being written has not changed yet.
+    /// Reads the events without waiting. If the file may have changed, watches the path again and
+    /// returns true. A file that is still being written has not changed yet.
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new).
+    /// Fails like [`new`](Self::new).
     pub(crate) fn drain(&mut self) -> io::Result<bool> {
         let mut buffer = [MaybeUninit::uninit(); 8192];
         let mut reader = Reader::new(&self.inotify, &mut buffer);
@@ -97,7 +98,7 @@ impl FileWatch {
     fn update_watches(&mut self) -> io::Result<()> {
         let of_any = WatchFlags::CLOSE_WRITE | WatchFlags::ATTRIB;
         let of_file = of_any | WatchFlags::MODIFY;
-        // Without writes: those to other files are no concern of ours.
+        // Without writes, because writes to other files do not matter.
         let of_directory = of_any
             | WatchFlags::CREATE
             | WatchFlags::DELETE
@@ -122,7 +123,7 @@ impl FileWatch {
         }
         for (former, _) in std::mem::replace(&mut self.watches, watches) {
             if !self.watches.contains_key(&former) {
-                // The kernel has removed it already if what was watched is gone.
+                // The kernel has removed it already if the watched object is gone.
                 let _ = inotify::remove_watch(&self.inotify, former);
             }
         }
@@ -136,8 +137,8 @@ impl AsFd for FileWatch {
     }
 }
 
-/// Returns true if what was made there is a file, which its maker has open and is to close. A
-/// link that was made to a file is none.
+/// Returns true if the new object is a file that its maker has open and will close. A hard link is
+/// complete already.
 fn is_open(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|made| made.is_file() && made.nlink() == 1)
 }
@@ -151,14 +152,14 @@ fn names_of(path: &Path) -> impl Iterator<Item = OsString> {
     })
 }
 
-/// Returns the names on the path to a file, each with its directory: the file's own and that of
+/// Returns each name on the path to a file with its directory: the file's own name, and that of
 /// each symbolic link.
 fn links_on_path(path: &Path) -> Vec<(PathBuf, OsString)> {
     let mut way = Vec::new();
     let mut at = PathBuf::from("/");
     // The names still to walk, the next one last.
     let mut left: Vec<OsString> = Vec::new();
-    // A working directory that was removed has no path; then only the stamp shows changes.
+    // A removed working directory has no path. Then only the stamp shows changes.
     let Ok(absolute) = std::path::absolute(path) else {
         return way;
     };
@@ -195,8 +196,8 @@ fn links_on_path(path: &Path) -> Vec<(PathBuf, OsString)> {
     way
 }
 
-/// The inode, size and times of a file, which differ for each content, and whether another user
-/// could decide about it: a folder on the way may have changed.
+/// A file's inode, size and times, which differ for each content, and if another user could decide
+/// its content: a folder on the way may have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     content: Option<Content>,
@@ -212,7 +213,7 @@ struct Content {
 }
 
 impl Stamp {
-    /// Returns the stamp of a file now; files that cannot be read share one.
+    /// Returns the current stamp of a file. Files that cannot be read share one.
     pub(crate) fn of(path: &Path, writers: Writers) -> Stamp {
         let content = fs::metadata(path).ok().map(|file| Content {
             inode: (file.dev(), file.ino()),
@@ -223,7 +224,7 @@ impl Stamp {
         Stamp { content, is_untrusted: desired_file::untrusted(path, writers).is_some() }
     }
 
-    /// Returns true if the same file was written since.
+    /// Returns true if the same file was written since `before`.
     pub(crate) fn is_rewritten(&self, before: &Stamp) -> bool {
         self != before && self.inode() == before.inode()
     }
@@ -294,7 +295,7 @@ mod tests {
         drop(written);
         assert!(changes.drain().unwrap(), "closed");
         assert_eq!(changes.last_write(), None);
-        // Made by a link, it is whole.
+        // A linked file is complete.
         fs::rename(&file, directory.0.join("other")).unwrap();
         assert!(changes.drain().unwrap(), "moved away");
         fs::hard_link(directory.0.join("other"), &file).unwrap();
@@ -323,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_link_that_is_made_to_lead_elsewhere_is_heard() {
-        // As Kubernetes writes what a ConfigMap holds.
+        // As Kubernetes writes the files of a ConfigMap.
         let directory = Folder::new("configmap");
         let at = |name: &str| directory.0.join(name);
         for version in ["..1", "..2"] {

@@ -1,4 +1,4 @@
-//! The file in force, with what is collected for it.
+//! The file in force, with its collected routes.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
@@ -15,16 +15,16 @@ use crate::error::{cause_of, with_causes};
 use crate::lock;
 use crate::report::PassReport;
 
-/// The file in force, which the threads share. Clones are of the same.
+/// The file in force, which the threads share. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct InForce(Arc<Mutex<Inner>>);
 
-/// Under the lock.
+/// The data under the lock.
 #[derive(Default)]
 pub(crate) struct Inner {
     /// `None` before the graph runs.
     pub(crate) declared: Option<Declared>,
-    /// What is collected, if the file has `[world]`.
+    /// The file's collection. `None` without `[world]`.
     pub(crate) collecting: Option<Collecting>,
 }
 
@@ -33,12 +33,13 @@ impl InForce {
         lock(&self.0)
     }
 
-    /// Returns once it is known what is still to run for the file in force: no report comes before.
+    /// Waits until the vertices that have still to run for the file in force are known. Reports
+    /// come only after that.
     pub(crate) fn wait(&self) {
         drop(self.lock());
     }
 
-    /// Notes the objects whose devices a pass has found missing, and the last one has not.
+    /// Notes the objects whose devices this pass has newly found missing.
     pub(crate) fn note_missing(
         &self,
         reporter: &Reporter,
@@ -64,7 +65,7 @@ impl InForce {
     }
 }
 
-/// The collection of the file in force as a vertex.
+/// The collection of the file in force, as a vertex.
 pub(crate) struct CollectorVertex {
     pub(crate) in_force: InForce,
     pub(crate) loops: Loops,

@@ -13,35 +13,35 @@ use crate::namespace::NetworkSource;
 use crate::part::Part;
 use crate::source::AnySource;
 
-/// The loops. Clones share them. That of the network is there until the end, and the others as the
-/// file in force needs them.
+/// The loops of the parts. Clones share them. The network's loop runs until the end; the others run
+/// while the file in force needs them.
 #[derive(Clone, Default)]
 pub(crate) struct Loops(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
     sources: Mutex<BTreeMap<Part, Arc<dyn AnySource>>>,
-    /// Why they were stopped, if not by a signal.
+    /// The failure that stopped them. `None` if it was a signal.
     failure: Mutex<Option<Error>>,
 }
 
 impl Loops {
-    /// Adds the loop of a part.
+    /// Adds a part's loop.
     pub(crate) fn join(&self, part: Part, source: Arc<dyn AnySource>) {
         lock(&self.0.sources).insert(part, source);
     }
 
-    /// Removes the loop of a part.
+    /// Removes a part's loop, and returns it.
     pub(crate) fn leave(&self, part: Part) -> Option<Arc<dyn AnySource>> {
         lock(&self.0.sources).remove(&part)
     }
 
-    /// Returns the loop of a part, if there is one.
+    /// Returns a part's loop, if there is one.
     pub(crate) fn of(&self, part: Part) -> Option<Arc<dyn AnySource>> {
         lock(&self.0.sources).get(&part).cloned()
     }
 
-    /// Returns the loop of the network.
+    /// Returns the handle of the network's loop.
     pub(crate) fn network(&self) -> Option<Handle<NetworkSource>> {
         self.of(Part::NETWORK)?.handle().downcast_ref().cloned()
     }
@@ -51,18 +51,18 @@ impl Loops {
         self.all().values().for_each(|source| source.stop());
     }
 
-    /// Stops all loops, because of a failure; the first one counts.
+    /// Stops all loops because of a failure. Only the first failure is kept.
     pub(crate) fn fail(&self, failure: Error) {
         lock(&self.0.failure).get_or_insert(failure);
         self.stop();
     }
 
-    /// Takes the failure that they were stopped for.
+    /// Takes the failure that stopped the loops.
     pub(crate) fn take_failure(&self) -> Option<Error> {
         lock(&self.0.failure).take()
     }
 
-    /// Requests a full pass of each.
+    /// Requests a full pass of each loop.
     pub(crate) fn force(&self) {
         self.all().values().for_each(|source| source.force());
     }
@@ -72,19 +72,19 @@ impl Loops {
         self.all().values().all(|source| source.busy().is_none_or(|busy| busy <= longest))
     }
 
-    /// Returns true if one of the loops has ended: no other goes on without it.
+    /// Returns true if one of the loops has ended. The others then end as well.
     pub(crate) fn is_ended(&self) -> bool {
         self.all().values().any(|source| source.is_ended())
     }
 
-    /// Returns false if the loop of the network has not ended after that time.
+    /// Waits for the end of the network's loop. Returns false if it still runs after `within`.
     pub(crate) fn wait_ended(&self, within: Duration) -> bool {
         self.of(Part::NETWORK).is_none_or(|network| network.wait_ended(within))
     }
 
-    /// Returns the counts of all loops in sum, and for the rest what holds for all: the time since
-    /// all of them had converged, and the next full pass of any. How long the last pass took, and
-    /// the revision, are those of the network.
+    /// Returns the sums of the loops' counts. For the time since convergence, all loops must have
+    /// converged; the next full pass is the next of any loop. The last pass's duration and the
+    /// revision are the network's.
     pub(crate) fn stats(&self) -> Stats {
         let mut others = self.all();
         let network = others.remove(&Part::NETWORK);
@@ -116,7 +116,7 @@ impl Loops {
         statuses.filter(|status| status.key != OpKey::SCOPE).collect()
     }
 
-    /// Returns their numbers by kind and condition.
+    /// Returns the number of objects that are not in place, by kind and condition.
     pub(crate) fn exception_counts(&self) -> BTreeMap<(&'static str, &'static str), usize> {
         let mut sum = BTreeMap::new();
         for source in self.with_statuses().values() {
@@ -128,14 +128,14 @@ impl Loops {
         sum
     }
 
-    /// Returns the loops whose statuses count: the network has those of the links.
+    /// Returns the loops whose statuses count. The links' statuses are among the network's.
     fn with_statuses(&self) -> BTreeMap<Part, Arc<dyn AnySource>> {
         let mut all = self.all();
         all.remove(&Part::LINKS);
         all
     }
 
-    /// Returns all of them, to call them without the lock.
+    /// Returns all loops, to call them without the lock.
     fn all(&self) -> BTreeMap<Part, Arc<dyn AnySource>> {
         lock(&self.0.sources).clone()
     }

@@ -1,4 +1,4 @@
-//! Makes the loops of parts, and takes what their passes find.
+//! Makes the loops of parts, and handles the results of their passes.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::part::{AnyPart, LoopObserver, Looping, Part};
 use crate::report::{PassReport, has_applied};
 use crate::source::AnySource;
 
-/// What makes the loops of all parts.
+/// Makes the loops of all parts.
 pub(crate) struct PartMaker {
     pub(crate) looping: Looping,
     pub(crate) reporter: Reporter,
@@ -22,8 +22,8 @@ pub(crate) struct PartMaker {
 }
 
 impl PartMaker {
-    /// Makes the loop of a part, whose passes are reported. It counts from now on: its first pass may
-    /// be over before the graph is said to have it.
+    /// Makes a part's loop, whose passes are reported. Joins it at once, because its first pass may
+    /// be over before the graph has it.
     pub(crate) fn looped(&self, of: &dyn AnyPart) -> Arc<dyn AnySource> {
         let (part, source) = (of.part(), of.looped(&self.looping));
         self.loops.join(part, Arc::clone(&source));
@@ -31,12 +31,12 @@ impl PartMaker {
         source
     }
 
-    /// Has a loop count from this revision on.
+    /// Ignores the results of a part's passes from before this revision.
     pub(crate) fn declare(&self, part: Part, revision: Revision) {
         self.reporter.part_declared(part, revision);
     }
 
-    /// Has a loop that has left count no longer.
+    /// Removes a part that has left, and its loop.
     pub(crate) fn leave(&self, part: Part) {
         if let Some(source) = self.loops.leave(part) {
             self.reporter.part_left(part, &*source);
@@ -44,7 +44,7 @@ impl PartMaker {
     }
 }
 
-/// Reports what the loops of parts say.
+/// Passes the loops' results to the reporter.
 pub(crate) struct LoopReports {
     pub(crate) namespace: Namespace,
     pub(crate) in_force: InForce,
@@ -70,7 +70,7 @@ impl LoopObserver for LoopReports {
         self.in_force.wait();
         self.reporter.failed(part, self.in_force.explain(error));
         if is_scope_gone {
-            // No other part goes on without the namespace.
+            // Without the namespace, all parts end.
             self.loops.stop();
         }
     }

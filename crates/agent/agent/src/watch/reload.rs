@@ -1,9 +1,10 @@
 //! Reloads the file when it changes, and ends the loop when its namespace is replaced.
 //!
-//! A file comes into force when it can be read and every device that it names exists or is
-//! declared, and if no other user can write it. Until then the last good file stays in force. inotify reports most changes at once;
-//! once a second the file's inode, size and times are compared as well, and who can write it. A file that is being
-//! written is not read: a part of a file would delete most objects.
+//! A file comes into force if it can be read, if every device that it names exists or is declared,
+//! and if no other user can write it. Until then the last good file stays in force. inotify reports
+//! most changes at once. Once a second, the file's inode, size, times and possible writers are
+//! compared as well. A file that is being written is not read: a part of a file would delete most
+//! objects.
 
 mod activation;
 
@@ -36,50 +37,50 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The time without an event after which a changed file is read, because files are written in
 /// pieces.
 const SETTLE_TIME: Duration = Duration::from_millis(50);
-/// The longest wait for that.
+/// The longest wait for this time without an event.
 const MAX_SETTLE_TIME: Duration = Duration::from_millis(500);
 /// The time for which a file that another process has open for writing is left alone.
 const OPEN_FILE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Why the file is compared.
+/// The reason for a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     /// The interval is over.
     Timer,
     /// inotify reported a change, and no more events came.
     Changed,
-    /// A reload was requested.
+    /// The user requested a reload.
     Requested,
 }
 
 pub(crate) struct Reloader {
     pub(crate) path: PathBuf,
-    /// Who may be able to write it.
+    /// The users who may be able to write the file.
     pub(crate) writers: Writers,
     /// The stamp of the file that was read last.
     pub(crate) stamp: Stamp,
-    /// Another stamp that was found without an event, and when.
+    /// A different stamp without an event, and the time when it was found.
     pub(crate) pending_stamp: Option<(Stamp, Instant)>,
     /// The last reported reason why the namespace could not be opened.
     pub(crate) namespace_error: Option<String>,
-    /// The last reported reason why the journal, which was removed, could not be made anew.
+    /// The last reported reason why the removed journal could not be recreated.
     pub(crate) state_error: Option<String>,
-    /// The file cannot be watched, as last reported, so it is polled.
+    /// True if the last report says that the file cannot be watched, and is polled.
     pub(crate) is_polling: bool,
     pub(crate) agent: Agent,
     pub(crate) options: Options,
-    /// Read here while the loop writes it.
+    /// For reading only. The loop writes it.
     pub(crate) ledger: Box<dyn Ledger + Send>,
     pub(crate) maker: PartMaker,
     pub(crate) in_force: InForce,
     pub(crate) reload_request: ReloadRequest,
-    /// The exports, if the file has `[world]`.
+    /// The file's exports. `None` without `[world]`.
     pub(crate) exporting: Option<Exporting>,
 }
 
 impl Reloader {
-    /// Runs until a loop ends, and has the others end with it. The watch is older than the first
-    /// stamp: no change comes between the two.
+    /// Runs until a loop ends, and then ends the others. The watch is older than the first stamp,
+    /// so no change is missed between the two.
     pub(crate) fn run(mut self, graph: &RunningGraph, watch: io::Result<FileWatch>) {
         let mut watch = self.report_watch(watch);
         let mut waiting = None;
@@ -122,7 +123,8 @@ impl Reloader {
         self.maker.loops.stop();
     }
 
-    /// Reports if the file can be watched now. A lack of descriptors, for example, may end.
+    /// Reports if the file can be watched again. The cause, such as a lack of descriptors, may have
+    /// ended.
     fn report_watch(&mut self, watch: io::Result<FileWatch>) -> Option<FileWatch> {
         match watch {
             Ok(watch) => {
@@ -171,7 +173,7 @@ impl Reloader {
             }
             match polled {
                 Ok(_) => {}
-                // A signal that another thread handles.
+                // Another thread handles the signal.
                 Err(Errno::INTR) => continue,
                 // Without memory it polls by timer.
                 Err(_) => thread::sleep(left),
@@ -191,8 +193,8 @@ impl Reloader {
         }
     }
 
-    /// Checks that the name still leads to the same namespace: our claims in one do not hold in
-    /// another.
+    /// Checks that the name still leads to the same namespace, because our claims in one namespace
+    /// do not hold in another.
     fn check_namespace(&mut self) -> Result<()> {
         let Some(named) = &self.agent.netns else {
             return Ok(());
@@ -205,7 +207,7 @@ impl Reloader {
                 "{named} is another network namespace now: start again to go on with that one"
             ),
             Err(error) if error.is_gone() => bail!("the network namespace is gone: {error}"),
-            // It exists and cannot be seen, for lack of a privilege for example.
+            // It exists but cannot be seen, for lack of a privilege for example.
             Err(error) => {
                 let why = with_causes(&error);
                 if self.namespace_error.replace(why.clone()).as_ref() != Some(&why) {
@@ -219,8 +221,8 @@ impl Reloader {
         Ok(())
     }
 
-    /// Has the journal made anew if it was removed. Without it another agent could start beside
-    /// this one, and what this one owns would be lost with it.
+    /// Recreates the journal if it was removed. Otherwise another agent could start beside this
+    /// one, and the records of this agent's objects would be lost at its end.
     fn check_state(&mut self) -> Result<()> {
         match self.maker.looping.state.keep_in_place() {
             Ok(false) => self.state_error = None,
@@ -261,11 +263,11 @@ impl Reloader {
             self.maker.reporter.reload_begins();
             let declared = self.read();
             let done = if Stamp::of(&self.path, self.writers).is_rewritten(&stamp) {
-                // A part of it may be old, or missing.
+                // Parts of the content may be old or missing.
                 Ok(false)
             } else {
                 let error = declared.as_ref().err().and_then(|why| why.file());
-                // A lack of resources is no property of the file, so it is read again.
+                // A lack of resources is not the file's fault, so it is read again.
                 if !error.is_some_and(file::Error::is_transient) {
                     self.stamp = stamp;
                     *waiting = None;
@@ -286,7 +288,7 @@ impl Reloader {
         }
     }
 
-    /// Returns true if a file without an event has been the same for a while.
+    /// Returns true if a file that changed without an event has been the same for a while.
     fn has_settled(&mut self, stamp: Stamp) -> bool {
         let now = Instant::now();
         let pending_stamp = self.pending_stamp.filter(|(seen, _)| *seen == stamp);
@@ -308,14 +310,14 @@ impl ReloadRequest {
         Ok(ReloadRequest(Arc::new((descriptor, AtomicBool::new(false)))))
     }
 
-    /// Requests to read the file, also if it has not changed, and to run a full pass.
+    /// Requests a read of the file, even if it has not changed, and a full pass.
     pub(crate) fn send(&self) {
         self.0.1.store(true, Ordering::Release);
         // If it is full, a request is pending already.
         let _ = rustix::io::write(&self.0.0, &1_u64.to_ne_bytes());
     }
 
-    /// Returns the descriptor that is readable while a request is pending.
+    /// Returns the descriptor, which is readable while a request is pending.
     pub(crate) fn descriptor(&self) -> &OwnedFd {
         &self.0.0
     }
@@ -327,7 +329,7 @@ impl ReloadRequest {
     }
 }
 
-/// True if the cause is a lack that may end, such as that of room on a disk.
+/// True if the cause is a lack that may end, such as a full disk.
 fn may_pass(error: &Error) -> bool {
     use io::ErrorKind::{OutOfMemory, QuotaExceeded, StorageFull};
     error.find().is_some_and(|it: &io::Error| {

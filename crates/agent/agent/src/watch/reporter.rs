@@ -1,4 +1,4 @@
-//! What is known of how all stands, and the events that say so.
+//! The overall state, and the events for its changes.
 
 mod events;
 mod standing;
@@ -23,40 +23,42 @@ use crate::part::Part;
 use crate::report::{PassReport, changes_anything};
 use crate::status::StatusCounts;
 
-/// Is called with each event, one at a time.
+/// A callback that gets each event, one at a time.
 pub(crate) type Observer = Box<dyn FnMut(&Event<'_>) + Send>;
 
-/// What is known of how all stands, and who is told of changes. Clones share it.
+/// The overall state and its observers. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Reporter {
     inner: Arc<Mutex<Inner>>,
-    /// Locked before `inner`, so that events come in order, and called without it.
+    /// Locked before `inner`, so that events come in order. Called without the lock of `inner`.
     observers: Arc<Mutex<Vec<Observer>>>,
-    /// The file in force is the one on disk. Outside the lock, so that a scraper does not wait.
+    /// True if the file in force is the one on disk. Outside the lock, so that a scraper does not
+    /// wait.
     current: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
 struct Inner {
     loops: Loops,
-    /// How the parts of the namespace stand.
+    /// The state of each part of the namespace.
     parts: BTreeMap<Part, Standing>,
-    /// The statuses of parts that have left, which are not reported as cleared yet.
+    /// The statuses of parts that have left, until they are reported as cleared.
     left: Vec<Arc<Status>>,
-    /// The last reported convergence.
+    /// The last reported convergence. `None` before the first report.
     converged: Option<bool>,
-    /// The last reported verdict: why the state is not converged; `None` before the first.
+    /// The last reported verdict, which is why the state is not converged. `None` before the first
+    /// report.
     verdict: Option<Option<String>>,
-    /// The verdict for the status line.
+    /// The verdict in the status line.
     shown_verdict: Option<String>,
-    /// How the world stands, if the file has `[world]`.
+    /// The state of the world. `None` without `[world]`.
     world: Option<WorldStatus>,
-    /// What was noted of this host's exports.
+    /// The notes about contests of this host's exports.
     notes: ContestNotes,
-    /// The vertices without a report that failed, each with the reason that was reported last.
+    /// The failed vertices without a report, each with the reason that was reported last.
     failed_vertices: BTreeMap<String, String>,
-    /// The vertices without a report that are still to run for the file in force; `None` before it is
-    /// known which these are.
+    /// The vertices without a report that have still to run for the file in force. `None` before
+    /// they are known.
     untried: Option<BTreeSet<String>>,
     /// The graph, once it runs.
     graph: Option<RunningGraph>,
@@ -66,11 +68,11 @@ struct Inner {
     missing: BTreeSet<IfName>,
     /// The last reported number of contended objects.
     contended: usize,
-    /// The file on disk was refused.
+    /// True if the file on disk was refused.
     is_refused: bool,
-    /// Metrics should be served, and are not.
+    /// True if metrics should be served, and are not.
     is_without_metrics: bool,
-    /// Reports a pass.
+    /// True once [`Event::Ready`] was reported.
     is_ready: bool,
     is_stopping: bool,
     /// The last reported status line.
@@ -86,7 +88,7 @@ impl Reporter {
         }
     }
 
-    /// Changes what is known, and reports the events of that.
+    /// Changes the state, and reports the resulting events.
     fn change<'a>(&self, change: impl FnOnce(&mut Inner, &mut Vec<Event<'a>>)) {
         let mut observers = lock(&self.observers);
         let mut events = Vec::new();
@@ -100,7 +102,7 @@ impl Reporter {
         }
     }
 
-    /// Reports how many objects of each kind are managed.
+    /// Reports the number of managed objects of each kind.
     pub(crate) fn set_managed(&self, managed: Vec<(&'static str, usize)>) {
         self.change(|_, events| events.push(Event::Managed(managed)));
     }
@@ -110,7 +112,7 @@ impl Reporter {
         self.change(|inner, events| {
             events.push(Event::Pass(report));
             if !inner.parts.contains_key(&part) {
-                // It has left.
+                // The part has left.
                 return;
             }
             inner.report_notices(report, events);
@@ -120,7 +122,7 @@ impl Reporter {
             };
             standing.last = Some(Found {
                 revision,
-                // The network has all of the links.
+                // The network covers the links as well.
                 is_converged: report.converged() || part == Part::LINKS,
                 errors: report.errors(),
             });
@@ -133,7 +135,7 @@ impl Reporter {
                 None => StatusCounts::of(&inner.loops.exception_counts()),
             };
             let is_looked_at = overall.is_some();
-            // The end of a failure is reported as its begin was.
+            // A failure's end is reported, as its begin was.
             let is_new = has_failed || verdict.is_some() && inner.verdict != verdict || is_changed;
             if is_new {
                 let is_converged = overall.is_some_and(|overall| overall.is_converged);
@@ -154,7 +156,7 @@ impl Reporter {
         });
     }
 
-    /// Returns the missing devices among these that were not reported as such yet.
+    /// Returns those of the missing devices that were not reported yet.
     pub(crate) fn newly_missing(&self, devices: &Devices) -> BTreeSet<IfName> {
         let missing = &mut self.lock().missing;
         for name in devices.present() {
@@ -164,10 +166,10 @@ impl Reporter {
         names.filter(|name| missing.insert(*name)).collect()
     }
 
-    /// Reports a pass over a part that could not run, and why.
+    /// Reports why a pass over a part could not run.
     pub(crate) fn failed(&self, part: Part, why: String) {
         self.change(|inner, events| {
-            // What keeps several parts from running is reported once.
+            // A reason that keeps several parts from running is reported once.
             let is_news = inner.parts.values().all(|it| it.failure.as_ref() != Some(&why));
             let message = why.clone();
             inner.shown_verdict = Some(format!("not converged: the pass could not run: {why}"));
@@ -180,13 +182,13 @@ impl Reporter {
         });
     }
 
-    /// Sets the graph.
+    /// Sets the graph, once it runs.
     pub(crate) fn set_graph(&self, graph: &RunningGraph) {
         self.lock().graph = Some(graph.clone());
     }
 
-    /// Sets which vertices are still to run for the file in force: before they have, nothing is said
-    /// to be converged, nor while it is not known which they are.
+    /// Sets which vertices have still to run for the file in force. Until they have, nothing is
+    /// reported as converged. The same holds for `None`, while they are not known.
     pub(crate) fn set_untried(&self, vertices: Option<BTreeSet<String>>) {
         self.change(|inner, events| {
             inner.untried = vertices;
@@ -194,7 +196,7 @@ impl Reporter {
         });
     }
 
-    /// Returns how the vertices stand, if there is more than the network.
+    /// Returns the state of each vertex. `None` if there is only the network.
     pub(crate) fn graph(&self) -> Option<Snapshot> {
         let graph = self.lock().graph.clone()?;
         // Without the lock: a run reports under locks of the graph.
@@ -206,8 +208,8 @@ impl Reporter {
         self.current.load(Ordering::Relaxed)
     }
 
-    /// Reports that the file is being read; [`reload_ended`](Self::reload_ended) follows. Neither is
-    /// reported before the first pass is over.
+    /// Reports that the file is being read. [`reload_ended`](Self::reload_ended) follows. Neither
+    /// is reported before the first pass is over.
     pub(crate) fn reload_begins(&self) {
         self.change(|inner, events| {
             if inner.is_ready {
@@ -225,12 +227,12 @@ impl Reporter {
         });
     }
 
-    /// Reports a message that is no result.
+    /// Reports a message that is not a result.
     pub(crate) fn note(&self, what: &str) {
         self.change(|_, events| events.push(Event::Note(what.to_owned())));
     }
 
-    /// Reports the end, once.
+    /// Reports the agent's end, once.
     pub(crate) fn stopping(&self) {
         self.change(|inner, events| {
             if !std::mem::replace(&mut inner.is_stopping, true) {
@@ -254,7 +256,7 @@ impl Inner {
         }
     }
 
-    /// Reports the verdict if it is known, and another one than was reported.
+    /// Reports the verdict if it is known and differs from the last report.
     fn verdict_may_be_known(&mut self, events: &mut Vec<Event<'_>>) {
         let verdict = self.overall().and_then(|overall| overall.verdict());
         if let Some(why_not) = verdict {
@@ -263,7 +265,7 @@ impl Inner {
         }
     }
 
-    /// Takes note of why the state is not converged, or that it is.
+    /// Sets why the state is not converged. `None` if it is.
     fn set_verdict(&mut self, why_not: Option<String>, is_news: bool, events: &mut Vec<Event<'_>>) {
         self.shown_verdict = Some(match &why_not {
             None => "converged".to_owned(),
@@ -287,7 +289,7 @@ impl Inner {
         }
     }
 
-    /// Reports the status line if it is another one.
+    /// Reports the status line if it has changed.
     fn update_status(&mut self, events: &mut Vec<Event<'_>>) {
         let file = "the last good file is in force, not the one that is there";
         let metrics = "no metrics are served";

@@ -1,10 +1,10 @@
 //! The HTTP server of `watch --metrics`: `GET` and `HEAD` of one path, and no kept connections.
 //!
-//! The network comes first: while the server cannot listen, because another user has its port for
-//! example, it reports that and tries again.
+//! The network comes first. If the server cannot listen, for example because another user has its
+//! port, it reports that and tries again.
 //!
-//! The listener is ours because no small synchronous server (`tiny_http`, `rouille`) limits how
-//! long a client may take and how many are connected. `httparse` reads the requests.
+//! The listener is ours because no small synchronous server (`tiny_http`, `rouille`) limits the
+//! time a client may take and the number of connections. `httparse` reads the requests.
 
 mod answer;
 mod connection;
@@ -25,17 +25,17 @@ use self::connection::accept;
 use self::socket::SocketFile;
 use crate::lock;
 
-/// The time until the first try after one that failed. It doubles with each.
+/// The time until the first retry. It doubles with each failure.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// The longest time between two tries.
 const MAX_RETRY: Duration = Duration::from_secs(30);
 
-/// Where to listen.
+/// The address of the metrics server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// `IP:PORT`.
+    /// A TCP address, `IP:PORT`.
     Tcp(SocketAddr),
-    /// `unix:PATH`.
+    /// The path of a Unix socket, `unix:PATH`.
     Unix(PathBuf),
 }
 
@@ -67,18 +67,18 @@ impl fmt::Display for Address {
 pub(crate) struct Server(Arc<Mutex<State>>);
 
 enum State {
-    /// It cannot listen yet.
+    /// The server cannot listen yet.
     Trying,
-    /// It listens, and has made this file.
+    /// The server listens. `_made` is the socket file that it made, if any.
     Listening { _made: Option<SocketFile> },
-    /// It was dropped.
+    /// The server was dropped.
     Ended,
 }
 
 impl Server {
-    /// Serves what `page` returns, on threads of its own, until the process ends. While the address
-    /// cannot be bound, it tries again. `report` gets each new reason for that, and `None` when it
-    /// listens at last. Fails if no thread can be started.
+    /// Serves the result of `page` on threads of its own, until the process ends. While the address
+    /// cannot be bound, it tries again. `report` gets each new reason for that, and `None` when the
+    /// server listens. Fails if no thread can be started.
     pub(crate) fn start(
         address: Address,
         page: impl Fn() -> Option<String> + Send + Sync + 'static,

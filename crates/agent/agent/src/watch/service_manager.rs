@@ -2,8 +2,8 @@
 //! stopping, a status line, and the watchdog. Without `NOTIFY_SOCKET` none are sent.
 //!
 //! A thread of its own sends them, so that neither a slow manager nor a long read of a new file
-//! delays a pass or the watchdog. The crate `sd-notify` (0.5) sends without a time limit and knows
-//! no abstract socket names, so the socket is ours.
+//! delays a pass or the watchdog. The crate `sd-notify` (0.5) sends without a time limit and does
+//! not support abstract socket names, so the socket is ours.
 
 use std::env;
 use std::ffi::OsStr;
@@ -32,8 +32,8 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(crate) struct Service(Option<Sender<Message>>);
 
-/// The thread that sends. Dropping it waits until all messages are sent, of several statuses the last
-/// one. A manager that does not read delays that by some seconds.
+/// The thread that sends. Dropping it waits until all messages are sent, and only the last of
+/// several statuses. A manager that does not read delays this by some seconds.
 pub(crate) struct NotifierThread(Option<(Sender<Message>, JoinHandle<()>)>);
 
 #[derive(Debug, PartialEq, Eq)]
@@ -47,9 +47,9 @@ enum Message {
 }
 
 impl Service {
-    /// Connects to the manager that the environment names. `loops` decide about the watchdog. Fails
-    /// if the environment names one that cannot be reached: the process that set it waits for an
-    /// answer.
+    /// Connects to the manager in the environment. `loops` decide about the watchdog. Fails if the
+    /// environment names a manager that cannot be reached, because the process that set it waits
+    /// for an answer.
     pub(crate) fn begin(loops: Loops) -> Result<(Service, NotifierThread)> {
         let Some(name) = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
             return Ok((Service(None), NotifierThread(None)));
@@ -71,7 +71,7 @@ impl Service {
         Ok((Service(Some(sender.clone())), NotifierThread(Some((sender, thread)))))
     }
 
-    /// Returns what sends the events that a manager is told of.
+    /// Returns an observer that sends the manager's events.
     pub(crate) fn observer(self) -> Observer {
         Box::new(move |event| match event {
             Event::Ready | Event::Reloaded => self.send(Message::Ready),
@@ -93,7 +93,7 @@ impl Service {
 impl Drop for NotifierThread {
     fn drop(&mut self) {
         if let Some((sender, thread)) = self.0.take() {
-            // Threads that never end may keep a sender. If the thread panicked, it sends no more.
+            // Threads without an end may keep a sender. A thread that panicked does not send.
             let _ = sender.send(Message::End);
             let _ = thread.join();
         }
@@ -117,7 +117,7 @@ impl Notifier {
                 && at <= Instant::now()
             {
                 due = Some(Instant::now() + half);
-                // Without it the manager restarts us.
+                // Otherwise the manager restarts us.
                 if self.loops.is_within(half * 2) {
                     self.send("WATCHDOG=1");
                 }
@@ -165,8 +165,7 @@ impl Notifier {
     }
 }
 
-/// Returns what is to be sent of the messages that wait: of statuses the last one, and of reloads that
-/// are over the last one.
+/// Returns the waiting messages that are due. Of statuses and finished reloads, only the last one.
 fn due_of(mut waiting: Vec<Message>) -> Vec<Message> {
     let mut later = Vec::new();
     waiting.reverse();
@@ -180,7 +179,7 @@ fn due_of(mut waiting: Vec<Message>) -> Vec<Message> {
     waiting
 }
 
-/// Connects to the socket at a path, or with `@` in front of an abstract name.
+/// Connects to the socket at a path. A leading `@` marks an abstract name.
 #[expect(clippy::disallowed_methods, reason = "in a folder that `trueup_path` holds")]
 fn connect(name: &OsStr) -> Result<UnixDatagram> {
     let socket = UnixDatagram::unbound()?;
@@ -198,7 +197,7 @@ fn connect(name: &OsStr) -> Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// Returns the place of the socket, if root or we have put it there: the environment may be that of
+/// Returns the place of the socket if root or we have made it: the environment may come from
 /// another user.
 fn place_of_ours(path: &Path) -> Result<Place> {
     let users = TrustedUsers::current()?;
@@ -210,7 +209,7 @@ fn place_of_ours(path: &Path) -> Result<Place> {
     Ok(place)
 }
 
-/// Returns the interval of the watchdog, if it is meant for this process.
+/// Returns the watchdog's interval, if it is meant for this process.
 fn watchdog(microseconds: Option<&str>, pid: Option<&str>) -> Option<Duration> {
     if let Some(pid) = pid
         && pid.parse() != Ok(process::id())

@@ -1,4 +1,4 @@
-//! How the collection and the exports stand: for lines, events and metrics.
+//! The state of the collection and the exports, for lines, events and metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
@@ -9,59 +9,61 @@ use trueup_world::SessionStatus;
 use super::contested::Contested;
 use crate::status::{count, seconds};
 
-/// How the collection and the exports stand.
+/// The state of the collection and the exports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorldStatus {
-    /// How the collection stands.
+    /// The state of the routes collected from other hosts.
     pub collection: Collection,
-    /// How the exports stand.
+    /// The state of this host's exports.
     pub exports: Exports,
 }
 
-/// How the collection stands.
+/// The state of the routes collected from other hosts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Collection {
-    /// There was a complete view of the store, or there is nothing to collect.
+    /// True if there was a complete view of the store, or there is nothing to collect.
     pub is_known: bool,
-    /// The revision that it is of; 0 before the first view.
+    /// The store's revision of the view. 0 before the first view.
     pub revision: u64,
     pub collected: usize,
     pub refused: usize,
-    /// Routes that take traffic from another host's.
+    /// The number of routes that take traffic from another host's.
     pub overlaps: usize,
-    /// Routes that an earlier process may have collected, and that stay until it is known.
+    /// The number of routes that an earlier process may have collected. They stay until it is known
+    /// what to collect.
     pub retained: usize,
-    /// All is withdrawn, as `partition` says.
+    /// True if all routes are withdrawn, as `partition` says.
     pub is_withdrawn: bool,
-    /// The hosts whose exports change too often, with the number of those whose changes wait.
+    /// The hosts whose exports change too often, each with the number of exports whose changes
+    /// wait.
     pub damped: BTreeMap<String, usize>,
-    /// Since when the store is not reached, and why.
+    /// The time since when the store is unreachable, and why. `None` while it is reachable.
     pub cut_off: Option<(SystemTime, String)>,
     /// Why the desired state is not known, although there was a complete view.
     pub doubt: Option<String>,
-    /// What other hosts export of the prefixes that this host exports.
+    /// The contests between other hosts' exports and this host's.
     pub contests: Vec<Contested>,
-    /// The exports of this host that are not granted to it, in words.
+    /// This host's exports that are not granted to it, in words.
     pub ungranted: Vec<String>,
     /// Why it is not known what hosts may export.
     pub ungrantable: Option<String>,
 }
 
-/// How the exports stand.
+/// The state of this host's exports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exports {
     pub declared: usize,
-    /// The store has them as declared, as the last pass found.
+    /// True if the last pass found the exports in the store as declared.
     pub is_in_place: bool,
-    /// How often the lease has ended although this process was there.
+    /// The number of times that the lease has ended while this process ran.
     pub losses: u64,
     pub cut_off_since: Option<SystemTime>,
-    /// Why they are not all there.
+    /// Why some exports are missing. `None` if none are.
     pub error: Option<String>,
 }
 
 impl Exports {
-    /// Notes how their session stands.
+    /// Records the state of the exports' session.
     pub fn session(&mut self, status: &SessionStatus) {
         self.losses = status.losses;
         self.cut_off_since = status.cut_off_since;
@@ -75,12 +77,12 @@ impl Collection {
         losses.map(|it| &*it.name).collect()
     }
 
-    /// Nothing is collected.
+    /// Returns the state of a host that collects nothing.
     pub fn none() -> Collection {
         Collection { is_known: true, ..Collection::default() }
     }
 
-    /// Returns why the desired state is not known, if it is not.
+    /// Returns why the desired state is not known, or `None` if it is.
     pub fn unknown(&self) -> Option<String> {
         let Collection { is_known, retained, cut_off, doubt, ungrantable, .. } = self;
         if let Some(doubt) = doubt {
@@ -109,20 +111,20 @@ impl Collection {
 }
 
 impl WorldStatus {
-    /// Returns since when the store is not reached.
+    /// Returns since when the store is unreachable, or `None` if it is reachable.
     pub fn cut_off_since(&self) -> Option<SystemTime> {
         let collection = self.collection.cut_off.as_ref().map(|(since, _)| *since);
         let both = [collection, self.exports.cut_off_since];
         both.into_iter().flatten().min()
     }
 
-    /// Returns why the desired state is not known, if it is not.
+    /// Returns why the desired state is not known, or `None` if it is.
     pub fn unknown(&self) -> Option<String> {
         self.collection.unknown()
     }
 
-    /// Returns what is the matter: that it is not known what to collect, that the store is not
-    /// reached, or that changes of exports wait.
+    /// Returns the most important problem: it is not known what to collect, the store is
+    /// unreachable, or changes of exports wait. `None` if there is none.
     pub fn trouble(&self) -> Option<String> {
         self.unknown().or_else(|| self.outage()).or_else(|| {
             let (host, exports) = self.collection.damped.first_key_value()?;
@@ -207,7 +209,7 @@ impl WorldStatus {
     }
 }
 
-/// Returns the words for the other hosts of which the same can be said.
+/// Returns the words for further hosts in the same state.
 pub(crate) fn and_others(hosts: usize) -> String {
     match hosts {
         0 => String::new(),
@@ -215,10 +217,10 @@ pub(crate) fn and_others(hosts: usize) -> String {
     }
 }
 
-/// How many contests an event lists, those that lose traffic first.
+/// The most contests that an event lists. Those that lose traffic come first.
 const MOST_CONTESTS: usize = 100;
 
-/// Returns a time of the day in UTC.
+/// Returns a time of day in UTC.
 fn at(time: SystemTime) -> String {
     let seconds = seconds(time) as u64;
     let (hours, minutes) = (seconds / 3600 % 24, seconds / 60 % 60);

@@ -1,4 +1,4 @@
-//! What other hosts export, as routes of this host.
+//! Other hosts' exports, as routes of this host.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use trueup_world::{
 use super::probation::Sentence;
 use crate::observe::authored_routes;
 
-/// The routes of ours that an earlier process may have collected. They stay until it is known
-/// what other hosts export.
+/// Our routes that an earlier process may have collected. They stay until it is known what other
+/// hosts export.
 #[derive(Clone, Debug, Default)]
 pub struct Retained(BTreeMap<RouteKey, Route<IfName>>);
 
 impl Retained {
-    /// Reads the routes that bear our marker, and which a collection could have made.
+    /// Reads the routes with our marker that a collection could have made.
     ///
     /// # Errors
     ///
-    /// When the namespace cannot be read whole, or such a route cannot be declared as it is: it
-    /// could not be kept.
+    /// Fails if the namespace cannot be read whole, or if such a route cannot be declared as it is,
+    /// because it could not be kept.
     pub fn read(
         namespace: &Namespace,
         options: &rtnl::Options,
@@ -55,35 +55,35 @@ impl Retained {
         Ok(Retained(keyed.collect()))
     }
 
-    /// Returns these, and others that stay as well.
+    /// Returns these routes with others that stay as well.
     pub fn with(&self, others: impl IntoIterator<Item = (RouteKey, Route<IfName>)>) -> Retained {
         let mut all: BTreeMap<_, _> = others.into_iter().collect();
         all.extend(self.0.iter().map(|(key, route)| (*key, route.clone())));
         Retained(all)
     }
 
-    /// Returns the keys of the routes.
+    /// Returns the routes' keys.
     pub fn keys(&self) -> impl Iterator<Item = &RouteKey> {
         self.0.keys()
     }
 }
 
-/// What other hosts export, and the routes that are made of it. A change costs what it changes.
+/// Other hosts' exports, and the routes made of them. The cost of a change depends on its size
+/// alone.
 #[derive(Debug)]
 pub struct Collection {
     host: String,
-    /// What hosts may export; none, anything.
+    /// The exports that each host may make. If `None`, all are allowed.
     granted: Option<Arc<Grants>>,
     acceptance: Acceptance,
-    /// What it has taken in of a collector's changes.
+    /// The position in a collector's changes up to which this has taken them in.
     seen: Seen,
     /// The accepted routes that this host declares itself.
     yielded: BTreeSet<RouteKey>,
 }
 
 impl Collection {
-    /// Makes one of what there is, which judges the exports of all hosts, on a host with something
-    /// to protect.
+    /// Makes a collection of `resources` for one look. It judges the exports of all hosts.
     pub fn new(
         declared: &File,
         host: &str,
@@ -100,13 +100,13 @@ impl Collection {
         collection
     }
 
-    /// Makes one without resources, which judges the exports of the hosts that the file collects
-    /// from.
+    /// Makes a collection without resources, to be updated. It judges only the exports of hosts
+    /// that the file collects from.
     pub fn to_update(declared: &File, host: &str) -> Collection {
         Collection::empty(declared, host, None, Acceptance::of_collected_hosts)
     }
 
-    /// Makes the one of a host without a file.
+    /// Makes the collection of a host without a file.
     pub fn none(host: &str) -> Collection {
         Collection {
             host: host.to_owned(),
@@ -133,8 +133,8 @@ impl Collection {
         Collection { granted, acceptance: of_hosts(acceptance), ..Collection::none(host) }
     }
 
-    /// Returns what it has seen of a collector's changes: nothing that counts, if hosts may export
-    /// something else now.
+    /// Returns the position in a collector's changes. If `granted` differs from the grants in use,
+    /// this is the beginning.
     pub fn seen(&self, granted: Option<&Option<Arc<Grants>>>) -> Seen {
         match granted {
             Some(granted) if *granted != self.granted => Seen::default(),
@@ -142,8 +142,8 @@ impl Collection {
         }
     }
 
-    /// Begins anew with what hosts may export now, if that is something else. Returns the keys of the
-    /// routes that may be others than before.
+    /// Begins again if `granted` differs from the grants in use. Returns the keys of the routes
+    /// that may have changed.
     pub fn regrant(&mut self, declared: &File, granted: Option<Arc<Grants>>) -> BTreeSet<RouteKey> {
         if self.granted == granted {
             return BTreeSet::new();
@@ -155,12 +155,12 @@ impl Collection {
         std::mem::replace(self, next).acceptance.keys().copied().collect()
     }
 
-    /// Returns what other hosts export of the prefixes that this host exports.
+    /// Returns the contests between other hosts' exports and this host's.
     pub fn contests(&self) -> Vec<Contest> {
         self.acceptance.contests()
     }
 
-    /// Returns the exports of this host that are not granted to it, in words.
+    /// Returns this host's exports that are not granted to it, in words.
     pub fn ungranted(&self, declared: &File) -> Vec<String> {
         let Some(granted) = &self.granted else {
             return Vec::new();
@@ -179,26 +179,25 @@ impl Collection {
         notes.collect()
     }
 
-    /// Takes in what a collector holds. Returns the keys of the routes that may be others than
-    /// before.
+    /// Takes in a collector's holdings. Returns the keys of the routes that may have changed.
     pub fn update(&mut self, declared: &File, holdings: &Holdings) -> BTreeSet<RouteKey> {
         self.acceptance.update(holdings);
         self.seen = holdings.seen;
         self.settle(declared)
     }
 
-    /// Replaces what no route may lead away. Returns true if it was something else. It counts from
-    /// the next [`update`](Self::update) or [`settle`](Self::settle) on.
+    /// Replaces the destinations that no route may lead away. Returns true if they differ from
+    /// before. Takes effect in the next [`update`](Self::update) or [`settle`](Self::settle).
     pub fn protect(&mut self, protected: &Protected) -> bool {
         self.acceptance.protect(protected)
     }
 
-    /// Withholds what another collection withholds.
+    /// Withholds the routes that another collection withholds.
     pub fn withhold_as(&mut self, other: &Collection) {
         self.acceptance.withhold_as(&other.acceptance);
     }
 
-    /// Decides about suspected routes, as [`settle`](Self::settle) finds then.
+    /// Decides about suspected routes. The next [`settle`](Self::settle) applies this.
     pub fn carry_out(&mut self, sentence: &Sentence) {
         match sentence {
             Sentence::Withdraw(keys) => {
@@ -211,12 +210,12 @@ impl Collection {
         }
     }
 
-    /// Returns true if a route of this key is taken, and contains an address of the store.
+    /// Returns true if a route with this key is taken, and contains an address of the store.
     pub fn leads_to_store(&self, key: &RouteKey) -> bool {
         self.acceptance.route(key).is_some() && self.acceptance.protected().contains_store(key)
     }
 
-    /// Judges what has changed. Returns the keys of the routes that may be others than before.
+    /// Judges the changes so far. Returns the keys of the routes that may have changed.
     pub fn settle(&mut self, declared: &File) -> BTreeSet<RouteKey> {
         let changed = self.acceptance.settle();
         for key in &changed {
@@ -229,8 +228,8 @@ impl Collection {
         changed
     }
 
-    /// Returns the route of this key to have beside those of the file: what was accepted, or what
-    /// is retained.
+    /// Returns the accepted or retained route with this key, which comes beside those of the file.
+    /// `None` if the file declares it.
     pub fn route<'a>(
         &'a self,
         declared: &File,
@@ -248,18 +247,19 @@ impl Collection {
         }
     }
 
-    /// Returns how many of those routes are retained.
+    /// Returns the number of retained routes in use.
     pub fn retained(&self, declared: &File, retained: &Retained) -> usize {
         let others = retained.keys().filter(|key| self.acceptance.route(key).is_none());
         others.filter(|key| self.route(declared, retained, key).is_some()).count()
     }
 
-    /// Returns the route of a key as it is, or was when nothing was known: for one that is placed.
+    /// Returns the route with this key, whether or not the file declares it. For a route that is
+    /// placed.
     pub fn placed(&self, retained: &Retained, key: &RouteKey) -> Option<Route<IfName>> {
         self.acceptance.route(key).or_else(|| retained.0.get(key)).cloned()
     }
 
-    /// Returns all routes to have beside those of the file.
+    /// Returns all accepted and retained routes, which come beside those of the file.
     pub fn routes(
         &self,
         declared: &File,
@@ -270,7 +270,7 @@ impl Collection {
             .collect()
     }
 
-    /// Returns what became of each resource.
+    /// Returns the decision about each resource.
     pub fn accepted(&self, declared: &File) -> Accepted {
         let mut accepted = self.acceptance.accepted();
         if let Some(routes) = &declared.desired.routes {
@@ -279,23 +279,23 @@ impl Collection {
         accepted
     }
 
-    /// Returns how many routes are taken.
+    /// Returns the number of taken routes.
     pub fn taken(&self) -> usize {
         self.acceptance.keys().len() - self.yielded.len()
     }
 
-    /// Returns how many resources are refused.
+    /// Returns the number of refused resources.
     pub fn refused(&self) -> usize {
         self.acceptance.refused() + self.yielded.len()
     }
 
-    /// Returns how many routes take traffic from another host's.
+    /// Returns the number of routes that take traffic from another host's.
     pub fn overlaps(&self) -> usize {
         self.acceptance.overlaps()
     }
 }
 
-/// Returns true if the file declares a route of this key.
+/// Returns true if the file declares a route with this key.
 pub(super) fn is_declared(declared: &File, key: &RouteKey) -> bool {
     let routes = declared.desired.routes.as_ref();
     routes.is_some_and(|routes| routes.get(key).is_some())

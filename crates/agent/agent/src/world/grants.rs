@@ -1,4 +1,5 @@
-//! The operator's grants, of a file with `grants_key`. The ledger says which list was seen last.
+//! The operator's grants, for a file with `grants_key`. The ledger records which list was seen
+//! last.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -10,21 +11,21 @@ use trueup_world::{Error, ErrorKind, Grants, GrantsCheck, GrantsFollower, WatchC
 
 use crate::state::{LedgerOf, State, StateFile};
 
-/// Returns what verifies the operator's lists, if the file has a key.
+/// Returns a verifier of the operator's lists, or `None` if the file has no key.
 ///
 /// # Errors
 ///
-/// When it is none.
+/// Fails if `grants_key` is not a key.
 pub fn grants_check(named: &file::World) -> Result<Option<GrantsCheck>> {
     let check = named.grants_key.as_ref().map(GrantsCheck::new);
     check.transpose().context("grants_key in [world]")
 }
 
-/// Reads the grants that count now; none if the file has no key.
+/// Reads the valid grants, or returns `None` if the file has no key.
 ///
 /// # Errors
 ///
-/// When there are none that count: then it is not known what hosts may export.
+/// Fails if no grants are valid. It is then unknown what hosts may export.
 pub fn read_grants(
     world: &World,
     named: &file::World,
@@ -38,8 +39,8 @@ pub fn read_grants(
     Ok(Some(Arc::new(grants?)))
 }
 
-/// Follows the grants; none if the file has no key. Fails if it cannot be read which list was seen
-/// last, or the operating system refuses a thread.
+/// Follows the grants. Returns `None` if the file has no key. Fails if the list that was seen last
+/// cannot be read, or if the operating system refuses a thread.
 pub(crate) fn follow_grants(
     world: &World,
     named: &file::World,
@@ -54,7 +55,7 @@ pub(crate) fn follow_grants(
     Ok(Some(Arc::new(follower)))
 }
 
-/// Returns what records in the ledger that a list was seen.
+/// Returns a callback that records in the ledger which list was seen.
 pub(crate) fn recorder(
     state: &State,
     named: &file::World,
@@ -68,7 +69,7 @@ pub(crate) fn recorder(
     }
 }
 
-/// Returns what verifies the operator's lists, and remembers the one that was seen last.
+/// Returns a verifier of the operator's lists, which knows the list that was seen last.
 fn check_of(named: &file::World, ledger: &impl Ledger) -> Result<Option<GrantsCheck>> {
     let (Some(check), Some(key)) = (grants_check(named)?, &named.grants_key) else {
         return Ok(None);
@@ -82,7 +83,7 @@ fn check_of(named: &file::World, ledger: &impl Ledger) -> Result<Option<GrantsCh
         .context("the ledger does not say which grants were seen last")
 }
 
-/// The key of the record in the ledger.
+/// The record's key in the ledger.
 fn entry(key: &[u8; 32]) -> Vec<u8> {
     [b"grants ", &key[..]].concat()
 }

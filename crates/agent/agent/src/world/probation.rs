@@ -1,4 +1,4 @@
-//! [`Probation`]: which routes are suspected when the store is lost. A state machine that is given
+//! [`Probation`]: the suspected routes when the store is lost. A state machine. The caller passes
 //! the time.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use trueup_net::RouteKey;
 
-/// How long a route that came is suspected. It is longer than a dead connection is taken for alive.
+/// The time for which a new route is suspected. It is longer than the time until a dead connection
+/// is noticed.
 const SUSPECTED: Duration = Duration::from_secs(60);
-/// How long suspected routes are withdrawn while the store does not answer.
+/// The time for which suspected routes are withdrawn while the store does not answer.
 const WITHDRAWN: Duration = Duration::from_secs(60);
 
-/// Which routes are suspected when the store is lost: those that contain its address, and came
-/// right before.
+/// The suspected routes when the store is lost: routes to its address that came right before.
 #[derive(Debug, Default)]
 pub(crate) struct Probation {
     /// The routes that contain an address of the store, with the times when they came.
@@ -20,31 +20,32 @@ pub(crate) struct Probation {
     outage: Option<Outage>,
 }
 
-/// The store is not reached.
+/// The time in which the store is not reachable.
 #[derive(Debug)]
 struct Outage {
-    /// Since when suspected routes are withdrawn, if they are.
+    /// The time when suspected routes were withdrawn. `None` if none are.
     withdrawn: Option<Instant>,
 }
 
-/// What becomes of suspected routes.
+/// A decision about suspected routes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Sentence {
-    /// They are withdrawn: does the store answer without them?
+    /// They are withdrawn, to find out if the store answers without them.
     Withdraw(BTreeSet<RouteKey>),
-    /// It does: they are refused until they change.
+    /// The store answers without them. They are refused until they change.
     Confirm,
-    /// It does not: they come back, and are not suspected again before it does.
+    /// The store does not answer without them either. They come back, and are not suspected again
+    /// in this outage.
     Release,
 }
 
 impl Probation {
-    /// Notes that a route has come, or has changed.
+    /// Notes that a route has come or has changed.
     pub(crate) fn note(&mut self, key: RouteKey, now: Instant) {
         self.came.insert(key, now);
     }
 
-    /// Decides about the routes that came.
+    /// Decides about the suspected routes at `now`. `None` if nothing changes.
     pub(crate) fn decide(&mut self, is_cut_off: bool, now: Instant) -> Option<Sentence> {
         self.came.retain(|_, at| now.saturating_duration_since(*at) < SUSPECTED);
         match &mut self.outage {
@@ -72,7 +73,7 @@ impl Probation {
         }
     }
 
-    /// True while suspected routes are withdrawn: it is to be decided soon.
+    /// True while suspected routes are withdrawn. A decision about them follows soon.
     pub(crate) fn is_waiting(&self) -> bool {
         let outage = self.outage.as_ref();
         outage.is_some_and(|outage| outage.withdrawn.is_some())
@@ -94,7 +95,7 @@ mod tests {
         probation.note(key(1), at(0));
         assert_eq!(probation.decide(false, at(50)), None);
         probation.note(key(2), at(50));
-        // The first one has proved itself.
+        // The first one is no longer suspected.
         let withdraw = Sentence::Withdraw([key(2)].into());
         assert_eq!(probation.decide(true, at(70)), Some(withdraw));
         assert_eq!(probation.decide(true, at(80)), None);

@@ -1,4 +1,4 @@
-//! Errors of TLS, with the keys of the file that are to blame.
+//! Errors of TLS, with the keys of the file that cause them.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use trueup_world::{
 
 use super::OnReplaced;
 
-/// etcd, with errors that say what to change in the file.
+/// An etcd store whose errors say what to change in the file.
 pub(crate) struct WithRemedy {
     etcd: EtcdStore,
-    /// For a member's certificate that is not accepted here.
+    /// The remedy if this host does not accept a member's certificate.
     authority: Option<String>,
-    /// For a certificate of this host that a member does not accept.
+    /// The remedy if a member does not accept this host's certificate.
     certificate: String,
     on_replaced: OnReplaced,
 }
 
-/// The ends of errors that say no more than that a connection was closed.
+/// The ends of errors with no other information than a closed connection.
 const CLOSED: [&str; 3] = ["operation was canceled", "transport error", "broken pipe"];
 
 impl WithRemedy {
@@ -54,14 +54,14 @@ impl WithRemedy {
             (self.on_replaced)(&error);
         }
         let text = error.to_string();
-        // The words of rustls for what this side refuses, and for the alerts of the other one.
+        // The words of rustls for a refusal by this side, and for alerts from the other side.
         let remedy = match &self.authority {
             Some(authority) if text.contains("invalid peer certificate: UnknownIssuer") => {
                 authority
             }
             Some(_) if text.contains("received fatal alert") => &self.certificate,
-            // A member that misses a certificate, or does not trust it, closes the connection. What
-            // is heard of that depends on what was under way.
+            // A member that misses a certificate, or does not trust it, closes the connection. The
+            // error depends on the operation at that time.
             Some(_) if CLOSED.iter().any(|words| text.ends_with(words)) => &self.certificate,
             _ => return error,
         };

@@ -14,36 +14,36 @@ use super::OnReplaced;
 use super::remedy::WithRemedy;
 use crate::state;
 
-/// The embedded store, in the state directory. All hosts that are named in files with it, and all
-/// commands, share it.
+/// The name of the embedded store's file in the state directory. All hosts whose files name it, and
+/// all commands, share it.
 const EMBEDDED: &str = "world.redb";
 
-/// What a command does with the store.
+/// The use that a command makes of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// It only reads: an embedded store that does not exist is empty, and is not made.
+    /// Reads only. A missing embedded store counts as empty, and is not made.
     Read,
-    /// It writes.
+    /// Reads and writes. A missing embedded store is made.
     Write,
 }
 
-/// Opens the store, as the host of `[world]`. Members of etcd need not be there yet: each call on
-/// the world fails, in time, while none is reached. An embedded store lies in `directory`, the
-/// state directory.
+/// Opens the store as the host of `[world]`. Members of etcd may be missing at first: each call on
+/// the world fails after a timeout while none is reachable. An embedded store is in `directory`,
+/// the state directory.
 ///
 /// # Errors
 ///
-/// When the file of an embedded store cannot be opened, as while another process has it; when this
-/// program was built without etcd, and the file names members of it.
+/// Fails if the file of an embedded store cannot be opened, for example while another process has
+/// it. Fails if the file names members of etcd, and this program was built without etcd.
 pub fn open(declared: &file::World, directory: &Path, with: Use) -> Result<World> {
     open_with(declared, directory, with, Box::new(|_| {}))
 }
 
-/// As [`open`], to write, for as long as this process runs.
+/// Opens the store like [`open`], to write, for as long as this process runs.
 ///
 /// # Errors
 ///
-/// As [`open`].
+/// Fails like [`open`].
 pub(crate) fn open_to_stay(
     declared: &file::World,
     directory: &Path,
@@ -65,7 +65,7 @@ fn open_with(
     Ok(World::new(store, &declared.prefix, &declared.host)?)
 }
 
-/// Opens the embedded store. Who can open its file may read and write all of it.
+/// Opens the embedded store. A user who can open its file may read and write all of it.
 fn embedded(directory: &Path, with: Use) -> Result<Arc<dyn Store>> {
     let folder = match with {
         Use::Write => Some(state::make(directory)?),
@@ -107,8 +107,8 @@ fn etcd(
     Ok(Arc::new(WithRemedy::new(store, declared, on_replaced)))
 }
 
-/// Returns how to connect to the members of etcd. From then on the process may hold a password or
-/// a private key, so no core dump of it is written.
+/// Returns the configuration of the connections to the members of etcd. From then on the process
+/// may hold a password or a private key, so the kernel writes no core dump of it.
 #[cfg(feature = "etcd")]
 pub fn etcd_config(declared: &file::World, endpoints: &[String]) -> Result<trueup_etcd::Config> {
     crate::core_dumps::forbid()?;

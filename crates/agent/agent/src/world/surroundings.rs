@@ -1,4 +1,5 @@
-//! What no collected route may lead away from this host, as its kernel and the file have it now.
+//! The destinations that no collected route may lead away from this host, from its kernel and the
+//! file.
 
 mod facts;
 
@@ -20,19 +21,19 @@ use trueup_world::Protected;
 
 use facts::{Facts, Lead};
 
-/// How often it is looked at.
+/// The interval of looks at the kernel.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How often names of the store are resolved.
+/// The interval at which names of the store are resolved.
 const RESOLVE_INTERVAL: Duration = Duration::from_secs(60);
-/// How many addresses of the store are protected, those that it had before among them.
+/// The most protected addresses of the store, including earlier ones.
 const MAX_ADDRESSES: usize = 256;
-/// Addresses of no host, for documentation: the route there is the one to all that is elsewhere.
+/// Addresses of no host, for documentation. The route to them is the route to everything elsewhere.
 const ELSEWHERE: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
 ];
 
-/// What no collected route may lead away. Clones share it.
+/// The destinations that no collected route may lead away. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Surroundings(Arc<Inner>);
 
@@ -40,29 +41,28 @@ pub(crate) struct Surroundings(Arc<Inner>);
 struct Inner {
     namespace: Namespace,
     protocol: u8,
-    /// The members of the store, by host and port. None if this host reaches them from another
+    /// The store's members, by host and port. Empty if this host reaches them from another
     /// namespace than the one with the routes.
     members: Vec<(String, u16)>,
     known: Mutex<Known>,
-    /// Something is to be looked at soon, though nothing here has changed.
+    /// True if something must be looked at soon, although nothing here has changed.
     is_waiting: AtomicBool,
-    /// A thread looks for changes.
+    /// True if a thread looks for changes.
     is_followed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The addresses of the members, those that they had before among them; none before they were
-    /// resolved for the first time.
+    /// The current and earlier addresses of the members. `None` before they were first resolved.
     store: Option<BTreeSet<IpAddr>>,
-    /// The gateways of the file.
+    /// The gateways in the file.
     gateways: BTreeSet<IpAddr>,
-    /// None before it was read for the first time.
+    /// The kernel's state. `None` before it was first read.
     facts: Option<Facts>,
 }
 
 impl Surroundings {
-    /// Makes those of a namespace, for the store of a file. `protocol` is what our routes bear.
+    /// Makes the surroundings of a namespace, for the store of a file. `protocol` marks our routes.
     pub(crate) fn new(namespace: &Namespace, named: &file::World, protocol: u8) -> Surroundings {
         let here = Namespace::current().cookie();
         let is_here = match (here, namespace.cookie()) {
@@ -107,7 +107,7 @@ impl Surroundings {
                     is_changed |= surroundings.resolve();
                     resolved = Some(Instant::now());
                 }
-                // What cannot be read is said by those who ask for it.
+                // A failed read is reported by those who ask for its result.
                 is_changed |= surroundings.look().unwrap_or(true);
                 drop(surroundings);
                 if is_changed {
@@ -119,13 +119,13 @@ impl Surroundings {
         thread.map(drop).context("a thread does not start")
     }
 
-    /// Has hints sent, also if nothing has changed.
+    /// Turns on hints that are sent even if nothing has changed.
     pub(crate) fn set_waiting(&self, is_waiting: bool) {
         self.0.is_waiting.store(is_waiting, Ordering::SeqCst);
     }
 
-    /// Returns what no route may lead away, for a file; none before the names of the store were
-    /// resolved. Fails if the kernel was not asked with success yet.
+    /// Returns the protected destinations for a file. `None` before the names of the store were
+    /// resolved. Fails if the kernel has not been read successfully yet.
     pub(crate) fn protected(&self, declared: &File) -> Result<Option<Protected>> {
         let routes = declared.desired.routes.as_ref();
         let sets = routes.iter().flat_map(|routes| routes.nexthops());
@@ -137,7 +137,7 @@ impl Surroundings {
             return looked.map(|_| None);
         };
         let Facts { own, tables, leads } = facts;
-        // Of ours, those that the file declares: any other is collected.
+        // Of our routes, only those that the file declares. Others are collected.
         let leads: BTreeMap<&IpAddr, &Lead> =
             leads.iter().filter(|(_, it)| !it.is_ours || is_declared(declared, &it.key)).collect();
         let mut protected = Protected::default().with_tables(tables.iter().copied());
@@ -149,14 +149,14 @@ impl Surroundings {
         }
         let in_use = leads.values().flat_map(|lead| &lead.gateways);
         for gateway in in_use.chain(&known.gateways) {
-            // One that nothing else leads to is hidden by a route to itself alone.
+            // If nothing else leads to the gateway, only a route to itself hides it.
             let lead = leads.get(gateway).map_or(Prefix::host(*gateway), |lead| lead.key.dst);
             protected = protected.with_gateway(*gateway, lead);
         }
         Ok(Some(protected))
     }
 
-    /// Asks the kernel, and returns true if something has changed.
+    /// Reads the kernel's state, and returns true if it has changed.
     fn look(&self) -> Result<bool> {
         let asked = {
             let known = self.lock();
@@ -179,7 +179,7 @@ impl Surroundings {
         let store = known.store.get_or_insert_default();
         let before = store.len();
         for address in found {
-            // A connection may go to one that the name has no longer.
+            // A connection may still use an address that the name no longer has.
             if store.len() < MAX_ADDRESSES {
                 store.insert(address);
             }
@@ -205,7 +205,7 @@ fn member(url: &str) -> Option<(String, u16)> {
     Some((host.trim_start_matches('[').trim_end_matches(']').to_owned(), port))
 }
 
-/// Resolves names. One that has no address now has none.
+/// Resolves names to addresses. A name that cannot be resolved now adds none.
 fn resolve(members: &[(String, u16)]) -> BTreeSet<IpAddr> {
     let addresses =
         members.iter().filter_map(|(host, port)| (host.as_str(), *port).to_socket_addrs().ok());

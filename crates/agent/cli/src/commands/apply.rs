@@ -1,5 +1,5 @@
-//! `trueup apply`: one run of the file's graph. What can be refused is refused before the kernel is
-//! touched, with exit code 1. After a change the exit code of a failure is 2.
+//! `trueup apply`: one run of the file's graph. Exit code 1 means that trueup refused to start,
+//! with the kernel unchanged. After a change the exit code of a failure is 2.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use trueup_agent::text::verdict;
 use super::{agent, note_cautions};
 use crate::{Common, output};
 
-/// The kernel is not as desired, or what the pass did could not be reported.
+/// The exit code if the kernel is not as desired, or if the report could not be written.
 const NOT_CONVERGED: u8 = 2;
 
 pub(crate) fn apply(
@@ -50,7 +50,7 @@ pub(crate) fn apply(
     Ok(ExitCode::from(if is_done { 0 } else { NOT_CONVERGED }))
 }
 
-/// Ends after a pass that could not run: with exit code 1 if files and commands changed nothing
+/// Ends after a pass that could not run. The exit code is 1 if files and commands changed nothing
 /// either.
 fn failed(error: Error, applied: &Applied) -> Result<ExitCode> {
     if applied.changes.is_empty() {

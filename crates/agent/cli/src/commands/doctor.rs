@@ -1,5 +1,5 @@
-//! `trueup doctor`: what this kernel and this caller can do in a namespace, and the problems that
-//! would prevent a pass. It changes nothing.
+//! `trueup doctor`: the abilities of this kernel and this caller in a namespace, and the problems
+//! that would prevent a pass. It changes nothing.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use super::{agent, refuse_ip};
 use crate::Common;
 use crate::output::{self, Format};
 
-/// A problem would prevent a pass.
+/// The exit code if a problem would prevent a pass.
 const NOT_READY: u8 = 2;
 
 pub(crate) fn doctor(common: &Common, file: Option<&Path>) -> Result<ExitCode> {

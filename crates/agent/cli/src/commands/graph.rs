@@ -32,7 +32,7 @@ pub(crate) fn graph(common: &Common, file: &Path) -> Result<ExitCode> {
     Ok(ExitCode::from(if is_settled { 0 } else { plan::PENDING }))
 }
 
-/// Prints how a file, by its name or path, or a command stands, and what it runs after.
+/// Prints the state of a file, by its name or path, or of a command, with its predecessors.
 pub(super) fn why(common: &Common, file: Option<&Path>, of: &NodeRef) -> Result<ExitCode> {
     let asked = of.to_string().replacen('.', " ", 1);
     let Some(file) = file else {
@@ -60,8 +60,8 @@ pub(super) fn why(common: &Common, file: Option<&Path>, of: &NodeRef) -> Result<
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns a line for a parent; with the kinds of change that its edge passes on, if these are not
-/// all.
+/// Returns a line for a predecessor. If its edge passes on only some kinds of change, the line
+/// names them.
 fn parent_line(parent: &str, kind: EdgeKind, kinds: &[String]) -> String {
     match kind {
         EdgeKind::AfterTried => format!("  ordered after {parent}"),
@@ -71,7 +71,7 @@ fn parent_line(parent: &str, kind: EdgeKind, kinds: &[String]) -> String {
     }
 }
 
-/// Returns a line for each vertex, parents first, and under it what it runs after.
+/// Returns a line for each vertex, parents first, each with the lines of its predecessors.
 fn lines(snapshot: &Snapshot) -> Vec<String> {
     let mut parents = vec![Vec::new(); snapshot.vertices.len()];
     for (parent, child, kind) in &snapshot.edges {
@@ -88,9 +88,9 @@ struct Edge<'a> {
     from: &'a str,
     to: &'a str,
     refreshes: bool,
-    /// The kinds of change that refresh; none if all do.
+    /// The kinds of change that refresh. Empty if all do.
     kinds: &'a [String],
-    /// A failure of the one holds back the other.
+    /// True if a failure of the predecessor blocks the vertex.
     holds_back: bool,
 }
 

@@ -49,9 +49,9 @@ pub(crate) struct Files {
     files: Vec<PathBuf>,
 }
 
-/// A file is damaged.
+/// The exit code if a file is damaged.
 const DAMAGED: u8 = 2;
-/// The task failed, or its answer is not known.
+/// The exit code if the task failed, or if its result is unknown.
 const FAILED: u8 = 1;
 
 pub(crate) fn journal(common: &Common, task: &Task) -> Result<ExitCode> {
@@ -79,8 +79,8 @@ pub(crate) fn journal(common: &Common, task: &Task) -> Result<ExitCode> {
     Ok(ExitCode::from(worst))
 }
 
-/// Returns the named journals, or all in the state directories, sorted by name; or why they are not
-/// known.
+/// Returns the named journals, or all in the state directories, sorted by name. An error says why
+/// they are not known.
 fn chosen(common: &Common, named: &[PathBuf]) -> Vec<Result<PathBuf>> {
     if !named.is_empty() {
         return named.iter().cloned().map(Ok).collect();
@@ -94,7 +94,7 @@ fn chosen(common: &Common, named: &[PathBuf]) -> Vec<Result<PathBuf>> {
                 read.push(directory);
                 chosen.extend(files.into_iter().map(Ok));
             }
-            // Root's directory is like this; other users have journals elsewhere.
+            // Root's directory is like this. Other users have journals elsewhere.
             Err(error) if common.state.is_none() && is_unlisted(directory, &error) => {
                 output::note(format_args!(
                     "{}, so its journals are left out; run it as the owner of that directory to \
@@ -116,7 +116,7 @@ fn chosen(common: &Common, named: &[PathBuf]) -> Vec<Result<PathBuf>> {
     chosen
 }
 
-/// Returns true if the caller may search a directory and not list it.
+/// Returns true if the caller may search a directory but not list it.
 fn is_unlisted(directory: &Path, error: &Error) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     kind == Some(io::ErrorKind::PermissionDenied) && fs::metadata(directory.join(".")).is_ok()

@@ -1,5 +1,5 @@
-//! `trueup observe`: the namespace's state as a file, of which a plan finds nothing to do. A note
-//! says what is left out.
+//! `trueup observe`: the namespace's state as a file for which a plan is empty. A note names each
+//! omitted object.
 
 use std::process::ExitCode;
 
@@ -37,7 +37,7 @@ pub(crate) fn observe(common: &Common, is_portable: bool) -> Result<ExitCode> {
         _ => output::write_lines(out, shown.batch()),
     })?;
     if !shown.incomplete.is_empty() {
-        // Applied as it is, it would delete what is missing in it.
+        // If applied, it would delete everything that is missing in it.
         bail!("the printed state is incomplete: run it again");
     }
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! `trueup plan`: what a pass would do. Needs no privilege and writes nothing.
+//! `trueup plan`: the changes that a pass would make. Needs no privilege and writes nothing.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use super::{agent, note_cautions};
 use crate::{Common, output};
 
-/// Changes are pending.
+/// The exit code if changes are pending.
 pub(super) const PENDING: u8 = 2;
 
 pub(crate) fn plan(common: &Common, file: &Path) -> Result<ExitCode> {

@@ -1,4 +1,4 @@
-//! `trueup watch`: the agent, until a signal ends it. This prints and draws its events.
+//! `trueup watch`: the agent, until a signal ends it. This module prints and draws its events.
 
 mod printer;
 mod screen;
@@ -48,7 +48,7 @@ pub(crate) struct Watch {
     metrics: Option<Address>,
 }
 
-/// The most changes a second, and at once.
+/// A limit of changes: a rate for each second, and a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limit {
     rate: NonZeroU32,
@@ -111,7 +111,7 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
              commands"
         );
     }
-    // From here on a signal ends the loop between two steps of a pass, and not within one.
+    // From here on a signal ends the loop between two steps of a pass.
     let signals = SignalHandler::new()?;
     let printer = Printer::new(common.format, View::new(title(path, common)));
     let config = asked.config(common);
@@ -135,7 +135,7 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the title of the view.
+/// Returns the title of the view: the file and the namespace.
 fn title(path: &Path, common: &Common) -> String {
     match &common.netns {
         Some(netns) => format!("trueup watch {}   netns {netns}", path.display()),
@@ -151,7 +151,7 @@ fn open_screen(format: Format, printer: &Printer, handle: &Handle) -> Result<Opt
     let (shown, asked, lost) = (printer.clone(), handle.clone(), handle.clone());
     let screen = Screen::open(
         move |height, width| shown.lines(&asked, height, width),
-        // Without the terminal there is no user who could stop it.
+        // Without the terminal, no user could stop it.
         move || lost.stop(),
     )?;
     printer.set_screen(screen.waker());

@@ -1,6 +1,5 @@
-//! `trueup why`: who owns an object, by what proof, what is declared of it, and what the next pass
-//! would do to it. Needs no privilege and writes nothing. This file parses the words; the source
-//! has the answer.
+//! `trueup why`: who owns an object, the proof, its declaration, and the next pass's change. Needs
+//! no privilege and writes nothing. This module parses the words; the source has the answer.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -101,7 +100,7 @@ fn vertex(sort: &str, name: &str) -> Option<NodeRef> {
     }
 }
 
-/// Returns what other hosts export to the destination that is asked about, and to parts of that.
+/// Returns other hosts' exports to the destination in the query, and to parts of it.
 fn collected(accepted: Option<&Accepted>, query: &Query) -> Vec<output::Collected> {
     let (Some(accepted), Query::Route { dst, .. }) = (accepted, query) else {
         return Vec::new();
@@ -111,8 +110,8 @@ fn collected(accepted: Option<&Accepted>, query: &Query) -> Vec<output::Collecte
     collected
 }
 
-/// Returns in words what is the matter with this host's exports of a destination: which host takes
-/// it, or a part of it. If that cannot be known, a note says so.
+/// Returns the problems with this host's exports of a destination: which host takes all or part of
+/// its traffic. If this cannot be determined, prints a note.
 fn contests(declared: &Declared, agent: &Agent, dst: Prefix) -> Vec<String> {
     let (contests, ungranted) = match agent.contests(declared) {
         Ok(found) => found,
@@ -137,7 +136,7 @@ const NEIGHBOUR: &str = "neighbour ADDRESS [dev NAME]";
 const ROUTE: &str = "route PREFIX|default [table T] [metric M] [tos T]";
 const RULE: &str = "rule PRIORITY";
 
-/// Parses the words of a question. Each error says what to write.
+/// Parses the words of a query. Each error says what to write.
 fn query(words: &[String], family: Option<Family>, tables: &TableNames) -> Result<Query> {
     let usage = match words.first().map(String::as_str) {
         Some("link") => LINK,
@@ -217,7 +216,7 @@ fn parsed(words: &[String], family: Option<Family>, tables: &TableNames) -> Resu
     })
 }
 
-/// The words behind the kind.
+/// The words after the kind.
 struct Words<'a> {
     rest: std::slice::Iter<'a, String>,
     usage: &'static str,
@@ -229,7 +228,7 @@ impl<'a> Words<'a> {
         word.ok_or_else(|| anyhow!("a word is missing: write `{}`", self.usage))
     }
 
-    /// The next word, which one of these may stand in front of.
+    /// Returns the next word, or the one after it if the next is one of `names`.
     fn after(&mut self, names: &[&str]) -> Result<&'a str> {
         let word = self.next()?;
         if names.contains(&word) {
@@ -238,7 +237,7 @@ impl<'a> Words<'a> {
         Ok(word)
     }
 
-    /// All words that are left: each name with its value, once at most.
+    /// Parses all remaining words as names with values, each at most once.
     fn options<const N: usize>(mut self, names: [&str; N]) -> Result<[Option<&'a str>; N]> {
         let mut values = [None; N];
         while let Some(name) = self.rest.next() {
@@ -257,7 +256,7 @@ fn read<T: FromStr<Err: Display>>(text: &str) -> Result<T> {
     text.parse().map_err(|error| anyhow!("`{text}`: {error}"))
 }
 
-/// A number, in hex if it begins with `0x`, as it is printed.
+/// Parses a number. It is hexadecimal if it begins with `0x`, as in printed output.
 fn number<T: TryFrom<u32>>(text: &str) -> Result<T> {
     let read = match text.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16),

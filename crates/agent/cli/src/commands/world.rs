@@ -1,4 +1,4 @@
-//! `trueup world`: what hosts exchange through the store, a task a file.
+//! `trueup world`: the hosts' exchange through the store. Each task has one file.
 
 mod deploy;
 mod doctor;
@@ -31,7 +31,7 @@ use super::agent;
 use crate::Common;
 use crate::output::{self, Format};
 
-/// Random bytes, of which keys and passwords are made.
+/// Returns random bytes for keys and passwords.
 #[expect(clippy::disallowed_methods, reason = "a device of the kernel")]
 fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
@@ -148,10 +148,10 @@ pub(crate) struct Name {
     to: Option<String>,
 }
 
-/// An open store.
+/// An open store, with the file that names it.
 struct Opened {
     declared: Declared,
-    /// `[world]`, with the user of the command line.
+    /// The file's `[world]`, with the user of the command line.
     named: file::World,
     state: StateFile,
     world: World,
@@ -159,12 +159,12 @@ struct Opened {
 }
 
 impl Opened {
-    /// Returns what hosts may export; none, anything.
+    /// Returns the exports that each host may make. `None` if all are allowed.
     fn grants(&self) -> Result<Option<Arc<Grants>>> {
         Ok(read_grants(&self.world, &self.named, &self.state, |_| Ok(()))?)
     }
 
-    /// Returns what this host makes of resources.
+    /// Returns this host's decisions about resources.
     fn collection(
         &self,
         granted: Option<Arc<Grants>>,
@@ -176,7 +176,7 @@ impl Opened {
     }
 }
 
-/// Something is wrong.
+/// The exit code if a problem was found.
 const WRONG: u8 = 2;
 
 pub(crate) fn world(common: &Common, task: &WorldTask) -> Result<ExitCode> {
@@ -239,7 +239,7 @@ impl Exports {
     }
 }
 
-/// Prints a record: as text, or as a line of JSON.
+/// Prints a record as text, or as a line of JSON. Returns false if there is no reader.
 fn print(format: Format, record: &(impl Serialize + ToString)) -> Result<bool> {
     output::print_to_reader(|out| match format {
         Format::Json => output::write_json(out, record),

@@ -1,4 +1,4 @@
-//! Routes of other hosts: which are made of their exports, and which are refused.
+//! Other hosts' exports as routes: the accepted and the refused ones.
 
 use std::fmt;
 
@@ -6,23 +6,24 @@ use serde::Serialize;
 use trueup::net::Prefix;
 use trueup::world::{Accepted, Origin, Overlap};
 
-/// A route that another host exports.
+/// Another host's exported route, and this host's decision.
 #[derive(Serialize)]
 pub(crate) struct Collected {
     pub(crate) exporter: String,
     name: String,
-    /// The revision that made it.
+    /// The store's revision of the export.
     revision: u64,
-    /// The destination, if it has a valid one.
+    /// The destination. `None` if it is not valid.
     dst: Option<Prefix>,
-    /// Why it is not taken.
+    /// Why the route is refused. `None` if it is taken.
     refused: Option<String>,
-    /// The prefix of another host that it takes, or takes a part of, and that host.
+    /// Another host's prefix, and this host, if the route takes traffic of all or part of the
+    /// prefix.
     part_of: Option<(Prefix, String)>,
 }
 
 impl Collected {
-    /// Returns all of them, those that are taken first.
+    /// Returns all routes, the accepted ones first.
     pub(crate) fn all(accepted: &Accepted) -> Vec<Collected> {
         let taken = accepted.routes.values().map(|(route, origin)| {
             let overlaps = &mut accepted.overlaps.iter();
@@ -56,7 +57,7 @@ impl Collected {
         }
     }
 
-    /// True if it is to this destination, or to a part of that.
+    /// True if the destination is `dst` or a part of it.
     pub(crate) fn concerns(&self, dst: Prefix) -> bool {
         self.dst == Some(dst) || self.part_of.as_ref().is_some_and(|(outer, _)| *outer == dst)
     }

@@ -12,7 +12,7 @@ use trueup_agent::{ConflictRecord, OpText, PassReport, Plan};
 
 use super::{Format, List, count, print, with_causes, write_json, write_lines};
 
-/// Prints what a run would do. Fails if the standard output cannot be written to.
+/// Prints the changes that a run would make. Fails if the standard output cannot be written to.
 pub(crate) fn plan(format: Format, plan: &Plan) -> Result<()> {
     print(|out| match format {
         Format::Text => text(out, plan),
@@ -41,7 +41,7 @@ fn beside(plan: &Plan) -> Vec<String> {
     plan.snapshot.as_ref().map(unsettled_lines).unwrap_or_default()
 }
 
-/// Returns the lines of the sections that users' crates have added.
+/// Returns the lines of sections from users' crates.
 fn sections(plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, report) in &plan.sections {
@@ -56,14 +56,14 @@ fn sections(plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// Returns a line for each op that a pass would try, and for each that it would not.
+/// Returns a line for each op, including those that a pass would not try.
 fn planned(report: &dyn PassReport) -> Vec<String> {
     let mut lines = Vec::new();
     report.ops(&mut |op| lines.extend(is_due(op).then(|| op.text())));
     if lines.is_empty() { unfinished(report) } else { lines }
 }
 
-/// Returns true if the op can be done now; the device of a sysctl may not exist yet.
+/// Returns true if the op is possible now. A sysctl's device may not exist yet.
 fn is_due(op: &dyn OpText) -> bool {
     op.failure().is_none()
 }
@@ -136,7 +136,7 @@ fn counts(plan: &Plan) -> String {
     parts.join(", ")
 }
 
-/// The plan as JSON, built while it is written: it may have a million ops.
+/// The plan as JSON, built while it is written, because it may have a million ops.
 struct Record<'a>(&'a Plan);
 
 /// The ops of all parts.
@@ -166,7 +166,7 @@ impl Serialize for Ops<'_> {
     }
 }
 
-/// An object that becomes ours as it is.
+/// An object that trueup adopts without a change.
 #[derive(serde::Serialize)]
 struct AdoptedRecord {
     kind: Kind,

@@ -35,7 +35,7 @@ fn text_of_the_rest(out: &mut dyn Write, report: &RunReport, applied: &Applied) 
     write_verdict(out, (!why_not.is_empty()).then(|| why_not.join("; ")).as_deref())
 }
 
-/// Writes whether the state is converged, and why it is not. Fails if it cannot be written.
+/// Writes that the state is converged, or `why_not`. Fails if it cannot be written.
 pub(crate) fn write_verdict(out: &mut dyn Write, why_not: Option<&str>) -> io::Result<()> {
     match why_not {
         None => writeln!(out, "converged"),
@@ -43,7 +43,7 @@ pub(crate) fn write_verdict(out: &mut dyn Write, why_not: Option<&str>) -> io::R
     }
 }
 
-/// Writes the applied ops as commands, and all else as comments.
+/// Writes the applied ops as commands, and everything else as comments.
 fn batch(out: &mut dyn Write, report: &RunReport, applied: &Applied) -> io::Result<()> {
     let mut written = Ok(());
     report.ops(&mut |op| {
@@ -65,7 +65,7 @@ fn batch(out: &mut dyn Write, report: &RunReport, applied: &Applied) -> io::Resu
     Ok(())
 }
 
-/// The report as JSON, built while it is written: it may have a million ops.
+/// The report as JSON, built while it is written, because it may have a million ops.
 struct Record<'a>(&'a RunReport, &'a Applied);
 
 impl Serialize for Record<'_> {

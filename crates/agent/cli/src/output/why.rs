@@ -14,21 +14,21 @@ use self::record::Records;
 use self::words::{nothing_words, origin_words, title, whose_words};
 use super::{Collected, Format, print, write_json};
 
-/// What the output says besides the explanation.
+/// The output's data beside the explanation.
 pub(crate) struct WhyContext<'a> {
-    /// The words of the question.
+    /// The query as the user wrote it.
     pub(crate) asked: &'a str,
-    /// The kind that it asks about.
+    /// The kind in the query.
     pub(crate) kind: Kind,
     /// The protocol number that marks our objects.
     pub(crate) marker: u8,
-    /// The declared state is known.
+    /// True if the declared state is known.
     pub(crate) has_file: bool,
-    /// The file, and the place in it of an object of that kind, by its position.
+    /// Returns the file and the place in it of an object of that kind, by the object's position.
     pub(crate) place: &'a dyn Fn(usize) -> Option<(&'a str, Location)>,
-    /// What other hosts export to the destination that it asks about, and to parts of that.
+    /// Other hosts' exports to the destination in the query, and to parts of it.
     pub(crate) collected: &'a [Collected],
-    /// What is the matter with this host's exports of that destination, in words.
+    /// The problems with this host's exports of that destination, in words.
     pub(crate) contests: &'a [String],
 }
 

@@ -11,7 +11,7 @@ use crate::value::{Result, Value, fault};
 const CHECK: &str = "check";
 const EVERY: &str = "every";
 
-/// How long a command may run, unless said otherwise.
+/// The default time that a command may run.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A day: the longest timeout, and the longest time between two checks.
@@ -24,30 +24,30 @@ const MAX_COUNT: u32 = 1_000_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Exec {
-    /// The name, by which other commands refer to it.
+    /// The unique name, by which other commands refer to this one.
     pub name: String,
-    /// The program, by its absolute path, and its arguments. No shell reads them.
+    /// The program's absolute path, and its arguments. They pass through no shell.
     pub command: Vec<String>,
-    /// What the command runs after.
+    /// The references to run after, without a refresh.
     pub after: Vec<NodeRef>,
-    /// What the command is refreshed by, and runs after. If there is any, it runs only when that has
-    /// changed.
+    /// The references to run after and to be refreshed by. If there are any, the command runs only
+    /// when one of them has changed.
     pub on: Vec<NodeRef>,
-    /// The command that succeeds if there is nothing to do, in the same form; `None` without one.
+    /// The command that succeeds if there is nothing to do, in the same form. `None` without one.
     pub check: Option<Vec<String>>,
-    /// The time between two checks of a running agent: more than 0, at most a day. `None`: that of
-    /// the agent, or no such checks if something refreshes it.
+    /// The time between two checks of a running agent: more than 0, at most a day. `None` means the
+    /// agent's interval, or no such checks if something refreshes the command.
     pub every: Option<Duration>,
-    /// How long the command, and its check, may run: more than 0, at most a day.
+    /// The time that the command or its check may run: more than 0, at most a day.
     pub timeout: Duration,
-    /// The ids and counts of the semaphores that are held while it runs: at most so many commands,
-    /// 1 to 1,000,000, with the id run at a time.
+    /// The ids and counts of the semaphores that are held while the command runs. The count is the
+    /// most commands with this id that run at a time: 1 to 1,000,000.
     pub semaphores: Vec<(String, u32)>,
-    /// The variables of the agent's that the command gets beside those that every command gets.
+    /// The names of the agent's variables that the command gets beside the usual ones.
     pub environment: Vec<String>,
-    /// The command has the agent's ambient capabilities.
+    /// True if the command gets the agent's ambient capabilities.
     pub ambient: bool,
-    /// The command runs in the network namespace of the file, and not in that of the agent.
+    /// True if the command runs in the file's network namespace. If false, it runs in the agent's.
     pub netns: bool,
 }
 
@@ -141,7 +141,7 @@ fn above_zero(value: &Value<'_>, message: &'static str) -> Result<Duration> {
     }
 }
 
-/// Reads the names of variables. One with a value is a mistake for this.
+/// Reads names of variables. A value after a name, as in `NAME=value`, is a common mistake.
 fn variables(value: &Value<'_>) -> Result<Vec<String>> {
     let expected = "a list of names, such as [ \"http_proxy\" ]";
     parse::list(value, expected, |value| {

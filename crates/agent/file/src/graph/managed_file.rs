@@ -14,36 +14,37 @@ use crate::value::{Result, Value, fault};
 const CONTENT: &str = "content";
 const SOURCE: &str = "source";
 
-/// The mode of a file, unless said otherwise.
+/// The default mode of a file.
 const DEFAULT_MODE: u32 = 0o644;
 
-/// A file with its content.
+/// A file that trueup writes, with its content and mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ManagedFile {
-    /// The name, by which commands refer to it.
+    /// The unique name, by which commands refer to the file.
     pub name: String,
-    /// The absolute path.
+    /// The absolute path to write.
     pub path: PathBuf,
-    /// The content.
+    /// The text to write, or the place to copy it from.
     pub content: FileContent,
-    /// The permissions, with the bits for set-user-id, set-group-id and sticky: 0 to 0o7777.
+    /// The permissions, including the bits for set-user-id, set-group-id and sticky: 0 to 0o7777.
     pub mode: u32,
-    /// The numbers of the owner and of the group, whose names were looked up when the file was read.
-    /// `None` leaves either as it is, unless another user can have made the file.
+    /// The numbers of the owner and of the group. Their names were looked up when the declaration
+    /// was read. `None` leaves either as it is, unless another user can have made the file.
     pub owner: Option<(u32, Option<u32>)>,
-    /// What the file is written after.
+    /// The references to write the file after.
     pub after: Vec<NodeRef>,
-    /// What the file is written after, and looked at again if it has changed.
+    /// The references to write the file after. If one of them has changed, the file is looked at
+    /// again.
     pub on: Vec<NodeRef>,
 }
 
-/// The content of a file.
+/// The content of a file, or its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileContent {
-    /// This text.
+    /// This text, as UTF-8.
     Text(String),
-    /// That of the file at this absolute path.
+    /// The content of the file at this absolute path.
     Source(PathBuf),
 }
 
@@ -101,7 +102,7 @@ fn mode(value: &Value<'_>) -> Result<u32> {
 }
 
 /// Reads an owner: `USER` or `USER:GROUP`, each by name or by number. Names are looked up now, on
-/// this host, so that a wrong one is an error of the file and its place.
+/// this host, so that a wrong name is an error with its place in the file.
 fn owner(value: &Value<'_>) -> Result<(u32, Option<u32>)> {
     let text = parse::text(value, "an owner as a string, such as \"root:root\"")?;
     let parts: Vec<&str> = text.split(':').collect();
@@ -117,7 +118,7 @@ fn owner(value: &Value<'_>) -> Result<(u32, Option<u32>)> {
     Ok((user, group.transpose()?))
 }
 
-/// Reads a user or a group. Digits are a number.
+/// Reads a user or a group. Digits are always a number.
 fn id(
     value: &Value<'_>,
     kind: &str,
@@ -126,7 +127,7 @@ fn id(
 ) -> Result<u32> {
     let shown = text.escape_debug();
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // The last one means none to the kernel.
+        // To the kernel, the last number means none.
         return text.parse().ok().filter(|number| *number < u32::MAX).map_or_else(
             || {
                 let most = u32::MAX - 1;
@@ -137,7 +138,7 @@ fn id(
     }
     let message = match look_up(text) {
         Ok(Some(number)) => return Ok(number),
-        // A host without the database of users has none of that name: getpwnam(3).
+        // Without a database of users, the host has no user of this name: getpwnam(3).
         Ok(None) | Err(Errno::ENOENT | Errno::ESRCH) => format!(
             "there is no {kind} `{shown}` on this host: add it before the file is read \
              (`{kind}add`), or write a number"

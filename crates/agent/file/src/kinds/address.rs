@@ -101,7 +101,7 @@ impl FileObject for Address<IfName> {
     }
 }
 
-/// Reads the address of the other end. As in iproute2 it may have a length, which is that of both
+/// Reads the other end's address. As in iproute2 it may have a length, which then applies to both
 /// ends.
 fn peer(fields: &Fields<'_>, address: &Address<IfName>) -> Result<Option<IpAddr>> {
     let Some((peer, length)) = fields.read("peer", with_length)? else {
@@ -133,7 +133,7 @@ fn with_length(value: &Value<'_>) -> Result<(IpAddr, Option<u8>)> {
     }
 }
 
-/// Reads the lifetimes. By default an address is preferred as long as it is valid.
+/// Reads the lifetimes. By default, an address is preferred as long as it is valid.
 fn lifetimes(fields: &Fields<'_>) -> Result<Lifetimes> {
     let valid = fields.read("valid_lft", parse::lifetime)?.unwrap_or(FOREVER);
     if valid == 0 {

@@ -32,7 +32,7 @@ const fn all_keys() -> [&'static str; COMMON_KEYS.len() + KEYS_OF_KINDS.len()] {
 /// The longest alias in bytes (`IFALIASZ` less the NUL).
 const MAX_ALIAS: usize = 255;
 
-/// MTU and intervals are `int`s in the kernel.
+/// The kernel holds MTU and intervals as `int`.
 const INT_MAX: u32 = i32::MAX as u32;
 
 impl Element for Link<IfName> {
@@ -97,7 +97,7 @@ impl FileObject for Link<IfName> {
     }
 }
 
-/// Reads the name of a link that is declared: not a template, from which the kernel makes a name.
+/// Reads a declared link's name. Refuses a template, from which the kernel would make a name.
 fn own_name(value: &Value<'_>) -> Result<IfName> {
     let name = parse::name(value)?;
     if name.is_template() {
@@ -110,7 +110,7 @@ fn own_name(value: &Value<'_>) -> Result<IfName> {
     Ok(name)
 }
 
-/// Reads whether a link is to have the declared addresses and no others.
+/// Reads `only`: the link must have no addresses beside the declared ones.
 fn only(value: &Value<'_>) -> Result<bool> {
     match &value.node {
         Node::Text(text) if text == "only" => Ok(true),

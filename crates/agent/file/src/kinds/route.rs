@@ -26,7 +26,7 @@ const TYPES: [(&str, RouteType); 6] = [
     ("local", RouteType::Local),
 ];
 
-/// The destination that has the family of the rest of the route.
+/// The destination whose family follows from the rest of the route.
 const DEFAULT: &str = "default";
 
 impl Element for Route<IfName> {
@@ -66,7 +66,7 @@ impl Element for Route<IfName> {
     type Key = RouteKey;
 
     fn read(fields: &Fields<'_>) -> Result<Self> {
-        // Before what only a right one lacks.
+        // Checks the syntax first: later faults assume a valid prefix.
         fields.read("dst", |value| {
             if is_default(value) { Ok(()) } else { parse::prefix(value).map(drop) }
         })?;
@@ -133,7 +133,8 @@ impl FileObject for Route<IfName> {
         let mut authored = self.clone();
         authored.protocol = 0;
         authored.nexthops = authored.nexthops.canonical();
-        // A scope that follows from the type and the gateway is left open, and will follow again.
+        // A scope that follows from the type and the gateway is left open. Reading it back gives
+        // the same.
         let scope = authored.scope.take();
         let follows = authored.clone().canonical().scope;
         if self.family() == Family::Inet && scope != follows {
@@ -143,7 +144,7 @@ impl FileObject for Route<IfName> {
     }
 }
 
-/// Routes are in the order of their keys, and name by key which of them are to be adopted.
+/// Routes are sorted by key, and record by key which of them are to be adopted.
 impl DesiredList for Routes {
     type Object = Route<IfName>;
 
@@ -177,7 +178,7 @@ fn is_default(value: &Value<'_>) -> bool {
     matches!(&value.node, Node::Text(text) if text == DEFAULT)
 }
 
-/// Reads the destination. `default` has the family of the rest of the route.
+/// Reads the destination. `default` takes the family of the rest of the route.
 fn destination(
     fields: &Fields<'_>,
     hops: &[NextHop<IfName>],
@@ -207,7 +208,7 @@ fn destination(
     }
 }
 
-/// Checks what only one family has.
+/// Checks the properties that only one family has.
 fn check_families(fields: &Fields<'_>, route: &Route<IfName>) -> Result<()> {
     let family = route.family();
     if let Some(src) = route.src

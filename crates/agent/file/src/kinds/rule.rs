@@ -15,7 +15,7 @@ const ACTIONS: [(&str, RuleAction); 3] = [
     ("prohibit", RuleAction::Prohibit),
 ];
 
-/// The keys for what a rule does; each rule has exactly one of them.
+/// The keys for a rule's action. Each rule has exactly one of them.
 const ACTION_KEYS: [&str; 4] = ["table", "goto", "action", "l3mdev"];
 
 /// The ports of a rule. The kernel refuses 0 and 65535 (`fib_rule_port_range_valid` in

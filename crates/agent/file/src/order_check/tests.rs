@@ -1,6 +1,6 @@
 use super::*;
 
-/// Removes what has no edge left, again and again. What stays is on a cycle, or leads to one.
+/// Repeatedly removes nodes without edges. The remaining nodes are on a cycle, or lead to one.
 fn has_cycle(edges: &[Vec<usize>]) -> bool {
     let mut left: Vec<usize> = (0..edges.len()).collect();
     loop {

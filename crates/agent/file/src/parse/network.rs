@@ -1,4 +1,4 @@
-//! What the kernel's network is made of: addresses, prefixes, names, and numbers with names.
+//! The values of the kernel's network: addresses, prefixes, names, and numbers with names.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -23,7 +23,7 @@ const SCOPES: [(&str, Scope); 5] = [
     ("nowhere", Scope::NOWHERE),
 ];
 
-/// The IP protocols that rules are written for, by their names in IANA's registry.
+/// The IP protocols that are usual in rules, by their names in IANA's registry.
 const IP_PROTOCOLS: [(&str, u8); 18] = [
     ("icmp", 1),
     ("igmp", 2),
@@ -66,13 +66,13 @@ pub(crate) fn address(value: &Value<'_>) -> Result<IpAddr> {
     })
 }
 
-/// Reads an address with its prefix length, host bits included. Without a length it is that of one
-/// address.
+/// Reads an address with its prefix length, host bits included. Without a length, the value is a
+/// single address.
 pub(crate) fn network(value: &Value<'_>) -> Result<IpNetwork> {
     parse_network(value, "an address with its prefix length, such as \"10.0.0.1/24\"")
 }
 
-/// Reads a prefix, without bits behind its length.
+/// Reads a prefix without host bits.
 pub(crate) fn prefix(value: &Value<'_>) -> Result<Prefix> {
     let network = parse_network(value, "a prefix, such as \"10.0.0.0/8\"")?;
     Prefix::try_from(network).or_else(|error| fault(value.at, error.to_string()))
@@ -168,9 +168,10 @@ pub(crate) fn table<'t>(tables: &'t TableNames) -> impl Fn(&Value<'_>) -> Result
     }
 }
 
-/// Reads a marker (`rtm_protocol`). The kernel puts 0 to 3 and 9 on its own objects and on those
-/// that were given no protocol, `ip` and routing daemons put 4 on what is written by hand: these
-/// numbers prove nothing (`RTPROT_*` in `include/uapi/linux/rtnetlink.h`).
+/// Reads a marker (`rtm_protocol`). Some numbers prove nothing (`RTPROT_*` in
+/// `include/uapi/linux/rtnetlink.h`). The kernel uses 0 to 3 and 9 for its own objects and for
+/// those without a given protocol. `ip` and routing daemons use 4 for objects that are written by
+/// hand.
 pub(crate) fn marker(value: &Value<'_>) -> Result<u8> {
     let (number, owner) = match value.node {
         Node::Integer(0) => (0, "unspec"),

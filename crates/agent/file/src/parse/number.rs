@@ -1,4 +1,4 @@
-//! Numbers, ranges of them, and times.
+//! Numbers, ranges of numbers, and times.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -33,7 +33,7 @@ where
     }
 }
 
-/// Reads a whole number, or a string of it in hex: `"0x10"`.
+/// Reads a whole number, or the same in hex as a string: `"0x10"`.
 pub(crate) fn bits<T>(range: RangeInclusive<T>) -> impl Fn(&Value<'_>) -> Result<T>
 where
     T: TryFrom<i64> + PartialOrd + Display,
@@ -51,7 +51,7 @@ where
     }
 }
 
-/// Reads a number, or two as `"FIRST-LAST"`.
+/// Reads a number, or a range as `"FIRST-LAST"`.
 pub(crate) fn span<T>(range: RangeInclusive<T>) -> impl Fn(&Value<'_>) -> Result<RangeInclusive<T>>
 where
     T: TryFrom<i64> + PartialOrd + Display + Copy,
@@ -80,7 +80,7 @@ where
     }
 }
 
-/// Reads digits alone.
+/// Reads a text of digits. `None` for anything else.
 fn decimal(text: &str) -> Option<i64> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
@@ -90,7 +90,7 @@ pub(crate) fn span_node(first: u32, last: u32) -> Node<'static> {
     if first == last { first.into() } else { text(format_args!("{first}-{last}")) }
 }
 
-/// Reads a lifetime: seconds, or `"forever"`.
+/// Reads a lifetime in seconds, or `"forever"`.
 pub(crate) fn lifetime(value: &Value<'_>) -> Result<u32> {
     match &value.node {
         Node::Text(text) if text == "forever" => Ok(FOREVER),
@@ -107,7 +107,7 @@ pub(crate) fn lifetime_node(lifetime: u32) -> Node<'static> {
     }
 }
 
-/// Reads seconds and fractions of them, up to `max`.
+/// Reads seconds, which may have a fraction, up to `max`.
 pub(crate) fn seconds(value: &Value<'_>, max: u32) -> Result<Duration> {
     let seconds = match value.node {
         Node::Integer(number) => {

@@ -27,7 +27,7 @@ pub(super) struct Chunk<'a> {
 ///
 /// # Errors
 ///
-/// At the first violation of TOML or of this format.
+/// Fails at the first violation of TOML or of this format.
 pub(super) fn parse<'a>(source: Source<'a>, tokens: &[Token]) -> Result<Chunk<'a>> {
     let mut builder = Builder {
         source,
@@ -61,19 +61,19 @@ fn syntax(error: &ParseError) -> Fault {
     Fault { at: span.start(), message }
 }
 
-/// Builds values from the events of the parser. It reports what the parser does not check: keys
-/// given twice, numbers out of range, what this format does not have. After the first report its
-/// values mean nothing.
+/// Builds values from the parser's events. It reports faults that the parser does not check:
+/// repeated keys, numbers out of range, and TOML beyond this format. After the first report its
+/// values are meaningless.
 struct Builder<'a> {
     source: Source<'a>,
     header: Option<Header<'a>>,
     in_header: bool,
     pairs: Table<'a>,
-    /// The keys that still lack their values, outermost first, each with its parts.
+    /// The keys without values so far, outermost first, each with its parts.
     keys: Vec<Vec<Key<'a>>>,
-    /// True after a dot: what follows is a part of the last key.
+    /// True after a dot: the next part belongs to the last key.
     is_part: bool,
-    /// The lists and tables that are still open, outermost first.
+    /// The open lists and tables, outermost first.
     open: Vec<Value<'a>>,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Builder<'a> {
         if let Some(mut path) = self.keys.pop()
             && let Some(mut last) = path.pop()
         {
-            // A key with dots starts with its first part.
+            // A dotted key starts with its first part.
             last.at = path.first().map_or(last.at, |first| first.at);
             if let Err(fault) = table.insert_at(path.into_iter(), last, value) {
                 report(fault, error);
@@ -96,7 +96,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Returns true within the one section whose keys may have dots and may be many.
+    /// Returns true within the one section that may have dotted keys, and many keys.
     fn is_sysctl(&self) -> bool {
         let header = self.header.as_ref().map(|header| &header.path);
         let path = header.or(self.keys.first());
@@ -179,7 +179,7 @@ impl EventReceiver for Builder<'_> {
         match &mut self.header {
             Some(header) if self.in_header => header.path.push(key),
             _ if std::mem::take(&mut self.is_part) => {
-                // One part more than `key_sep` reports as too deep.
+                // One part more than the depth that `key_sep` reports as too deep.
                 if let Some(path) = self.keys.last_mut().filter(|path| path.len() <= MAX_DEPTH) {
                     path.push(key);
                 }

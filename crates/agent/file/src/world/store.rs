@@ -1,4 +1,4 @@
-//! `[world]`: the store through which hosts exchange resources, and this host in it.
+//! `[world]`: the store through which hosts exchange resources, and this host's part in it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,53 +27,53 @@ const KEYS: [&str; 15] = [
     "grants_key",
 ];
 
-/// Those of a store that is no embedded one.
+/// The keys that only a store of etcd has.
 const KEYS_OF_ETCD: [&str; 6] =
     ["user", "password_file", "allow_clear_password", "ca_file", "cert_file", "key_file"];
 
-/// The word for the store in a file of this host.
+/// The value for a store in a file of this host.
 const EMBEDDED: &str = "embedded";
 const DEFAULT_PREFIX: &str = "/trueup";
 const DEFAULT_TTL: Duration = Duration::from_secs(5);
-/// The longest time to live, and the longest partition and grace, in seconds: a day.
+/// The longest time to live, partition and grace, in seconds: a day.
 const MAX_SECONDS: u32 = 86_400;
 const DEFAULT_DAMPING: Duration = Duration::from_secs(10);
 const KEEP: &str = "keep";
 const DROP: &str = "drop";
 
-/// The store through which hosts exchange resources, and this host in it.
+/// The store through which hosts exchange resources, and this host's part in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct World {
-    /// The members of etcd, by their URLs for clients; `None` for the store in a file of this host.
+    /// The URLs of etcd's members for clients. `None` for a store in a file of this host.
     pub endpoints: Option<Vec<String>>,
-    /// The name of this host.
+    /// This host's name in the store.
     pub host: String,
-    /// The beginning of all keys: `/` and a name.
+    /// The prefix of all keys: `/` and a name.
     pub prefix: String,
-    /// How long exports live after their host last renewed its lease: 1 second to a day.
+    /// The time that exports live after their host last renewed its lease: 1 second to a day.
     pub ttl: Duration,
-    /// The user of etcd, and the file whose first line is its password; `None` for an etcd without
+    /// The user of etcd, and the file whose first line is the password. `None` for an etcd without
     /// authentication.
     pub credentials: Option<(String, PathBuf)>,
     /// True if passwords may be sent over `http`, where each machine on the way can read them.
     pub allow_clear_password: bool,
-    /// The file of the certificates that sign those of the members, in PEM; with `https`
-    /// endpoints, and only with these.
+    /// The PEM file of the certificates that sign the members' certificates. Required with `https`
+    /// endpoints, and refused with others.
     pub ca_file: Option<PathBuf>,
-    /// The files of this host's certificate and of its private key, in PEM; `None` for an etcd that
+    /// The PEM files of this host's certificate and its private key. `None` for an etcd that
     /// requires none.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// How long what was collected stays while the store cannot be reached: 0 seconds to a day;
-    /// `None` for as long as that lasts.
+    /// The time that collected routes stay while the store is unreachable: 0 seconds to a day.
+    /// `None` for no limit.
     pub partition: Option<Duration>,
-    /// How long the exports of a host are kept whose lease has ended: 0 seconds to a day.
+    /// The time that a host's exports stay after its lease has ended: 0 seconds to a day.
     pub grace: Duration,
-    /// The time after which an export of another host may change once more, if it has changed too
-    /// often: 0 seconds, for no bound, to a day.
+    /// The time after which another host's export may change again, if it has changed too often: at
+    /// most a day. 0 for no limit.
     pub damping: Duration,
-    /// The operator's public key, Ed25519, that signs what each host may export; `None` if any host
-    /// may export any prefix.
+    /// The operator's public Ed25519 key, which signs the exports that each host may make. `None`
+    /// if any host may export any prefix.
     pub grants_key: Option<[u8; 32]>,
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn read(at: usize, table: &Table<'_>, tables: &TableNames) -> Result<
     })
 }
 
-/// Returns the keys that are given, or differ from their defaults.
+/// Returns the required keys, and those that differ from their defaults.
 pub(crate) fn write(world: &World) -> Table<'static> {
     let mut table = Table::default();
     match &world.endpoints {
@@ -156,7 +156,7 @@ pub(crate) fn write(world: &World) -> Table<'static> {
     table
 }
 
-/// Reads the endpoints of etcd; `None` for the embedded store.
+/// Reads the endpoints of etcd. `None` for the embedded store.
 fn store(fields: &Fields<'_>) -> Result<Option<Vec<String>>> {
     let store = fields.read("store", |value| parse::one_of(value, "store", &[(EMBEDDED, ())]))?;
     let example = "endpoints = [ \"http://10.0.0.1:2379\" ], or store = \"embedded\"";
@@ -223,7 +223,7 @@ fn time(value: &Value<'_>) -> Result<Duration> {
     parse::seconds(value, MAX_SECONDS)
 }
 
-/// Reads how long what was collected stays; `None` for ever.
+/// Reads the time that collected routes stay. `None` for no limit.
 fn partition(value: &Value<'_>) -> Result<Option<Duration>> {
     match &value.node {
         Node::Text(_) => {
@@ -235,8 +235,8 @@ fn partition(value: &Value<'_>) -> Result<Option<Duration>> {
     }
 }
 
-/// Checks that all members are connected to alike, that the keys of TLS go with `https`, and that
-/// a password is sent in clear only if that is allowed.
+/// Checks that all endpoints use the same scheme, and TLS keys go with `https`. Also checks that no
+/// password is sent in clear text unless allowed.
 fn check_transport(fields: &Fields<'_>, urls: &[String], allow_clear_password: bool) -> Result<()> {
     let https = urls.iter().filter(|url| url.starts_with("https://")).count();
     let tls_key = ["ca_file", "cert_file"].into_iter().find(|key| fields.has(key));

@@ -1,4 +1,4 @@
-//! Arbitrary objects: whatever a file can say, and some that it cannot.
+//! Arbitrary objects, most of which a file can express.
 #![allow(clippy::unwrap_used, reason = "generators that do not give what they say fail the test")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -361,7 +361,7 @@ fn list<T: std::fmt::Debug>(
     of(vec(object, 0..5))
 }
 
-/// A state with at least one kind managed.
+/// Generates a state with at least one managed kind.
 pub(crate) fn desired() -> BoxedStrategy<Desired> {
     let parts = (list(link()), list(address()), list(neighbour()), list(route()), list(rule()));
     let adopt = vec((select(Kind::DECLARED.to_vec()), any::<prop::sample::Index>()), 0..4);
@@ -408,7 +408,7 @@ pub(crate) fn desired() -> BoxedStrategy<Desired> {
         .boxed()
 }
 
-/// The number of objects of each kind in [`Kind::DECLARED`].
+/// Returns the number of objects of each kind in [`Kind::DECLARED`].
 pub(crate) fn counts(desired: &Desired) -> [usize; 5] {
     let Desired { links, addresses, neighbours, routes, rules, nexthops: _, adopt: _, .. } =
         desired;
@@ -459,7 +459,7 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
     )
 }
 
-/// A store of either sort, as a file says it.
+/// Generates a store of either sort.
 fn world() -> impl Strategy<Value = World> {
     let store = prop_oneof![
         Just("store = \"embedded\"".to_owned()),
@@ -491,7 +491,7 @@ fn world() -> impl Strategy<Value = World> {
     })
 }
 
-/// A domain with any of its parts.
+/// Generates a domain with any of its parts.
 fn domain() -> impl Strategy<Value = Domain> {
     let pattern = prop_oneof!["[a-z*]{1,15}", "veth\\*"];
     let pattern = pattern.prop_map(|text| text.parse::<InterfacePattern>().unwrap());
@@ -517,7 +517,7 @@ fn domain() -> impl Strategy<Value = Domain> {
             .with_rule_priorities(priorities)
             .with_nexthop_objects(flags.1)
             .with_ledger_only(flags.2 && has_name);
-        // A name alone is no domain.
+        // A name alone is not a domain.
         match domain.is_limited() {
             true => domain,
             false => Domain::default(),
@@ -525,7 +525,7 @@ fn domain() -> impl Strategy<Value = Domain> {
     })
 }
 
-/// Sysctls: each the parts of its key, and a value as a file has it.
+/// Generates sysctls. Each has the parts of its key, and a value in a file's form.
 pub(crate) fn sysctls() -> impl Strategy<Value = Vec<(Vec<String>, String)>> {
     let part = "[a-z0-9_]{1,8}";
     let device = "[a-z0-9@:+-]{1,6}(\\.[a-z0-9]{1,4})?";
@@ -538,7 +538,7 @@ pub(crate) fn sysctls() -> impl Strategy<Value = Vec<(Vec<String>, String)>> {
     vec((parts, value), 0..12).prop_map(|each| {
         let each = each.into_iter().enumerate();
         let each = each.map(|(n, ((family, device, name), value))| {
-            // No two of one key, and none that another is a part of.
+            // No two with one key, and no key that is the start of another.
             let path = ["net".to_owned(), format!("{family}{n}"), device, name];
             (path.to_vec(), value)
         });

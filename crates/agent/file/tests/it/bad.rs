@@ -1,5 +1,5 @@
-//! Files that are wrong, each with the exact text of its error: `tests/bad/*.toml` start with
-//! comments that hold it, one line for each diagnostic.
+//! Wrong files, each with the exact text of its error. The comments at the start of
+//! `tests/bad/*.toml` hold the text, one line for each diagnostic.
 
 use std::path::Path;
 
@@ -130,10 +130,10 @@ fn a_file_that_cannot_be_read_says_why() {
     assert!(!missing.is_transient());
     let directory = read(Path::new("/"));
     assert_eq!(directory.to_string(), "/: is a directory: name a file in it");
-    // Its text has no end.
+    // This device's text has no end.
     let device = read(Path::new("/dev/zero")).to_string();
     assert!(device.starts_with("/dev/zero: it is a device, and not a regular file"), "{device}");
-    // To open it would wait for its other end.
+    // Opening a pipe would wait for its other end.
     let fifo = std::env::temp_dir().join(format!("trueup-bad-{}", std::process::id()));
     let made = std::process::Command::new("mkfifo").arg(&fifo).status();
     assert!(made.unwrap().success());

@@ -1,5 +1,5 @@
-//! Files that are right: what each key means, and the reference in `README.md`, whose examples
-//! are all read here.
+//! Correct files: the meaning of each key, and the reference in `README.md`, whose examples are all
+//! read here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn read(text: &str) -> File {
     file.unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// The one object of a section.
+/// Returns the one object of a section.
 fn only<T: std::fmt::Debug>(list: Option<Vec<T>>) -> T {
     match list.map(<[T; 1]>::try_from) {
         Some(Ok([object])) => object,
@@ -292,7 +292,7 @@ fn a_file_may_have_many_sysctls() {
     assert_eq!(sysctls.len(), 6000);
 }
 
-/// The keys that an error lists instead of an unknown one.
+/// Returns the keys that an error lists for an unknown one.
 fn known(text: &str) -> BTreeSet<String> {
     let message = match File::parse("f", text.as_bytes(), &TableNames::default()) {
         Ok(file) => panic!("{text} is taken for {file:?}"),
@@ -302,8 +302,8 @@ fn known(text: &str) -> BTreeSet<String> {
     keys.split(", ").map(str::to_owned).collect()
 }
 
-/// The examples of the reference are right, and it leaves no key out: each has a row in the table
-/// of its section and stands in an example.
+/// The examples of the reference are correct, and it leaves no key out: each has a row in its
+/// section's table and occurs in an example.
 #[test]
 fn the_reference_is_right_and_complete() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");

@@ -111,7 +111,7 @@ fn what_is_left_out_has_its_default() {
     assert_eq!(exec.timeout, Duration::from_secs(60));
     assert!(exec.after.is_empty() && exec.check.is_none() && exec.semaphores.is_empty());
     assert!(exec.environment.is_empty() && !exec.ambient && exec.every.is_none());
-    // Absent is unmanaged, empty is none.
+    // An absent section is unmanaged, an empty one means no files.
     let file = read("file = []\n");
     assert_eq!((file.files, file.execs), (Some(Vec::new()), None));
 }

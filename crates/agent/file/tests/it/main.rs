@@ -1,4 +1,4 @@
-//! The tests of the public API, in one program: each program more is one link more.
+//! The tests of the public API, in one program, because each further program must be linked.
 
 #[path = "../arbitrary/mod.rs"]
 mod arbitrary;

@@ -1,4 +1,4 @@
-//! Properties of the file: what is written reads back as the same, and no text makes it panic.
+//! Properties of the file: written objects read back the same, and no text causes a panic.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ proptest! {
         }
     }
 
-    /// The two parsers beneath are judged by others: the TOML and the JSON hold the same values.
+    /// Other parsers judge the two parsers used here: the TOML and the JSON hold the same values.
     #[test]
     fn what_is_written_is_toml_and_json(desired in desired(), settings in settings()) {
         let toml: toml::Value = toml::from_str(&to_toml(&settings, &desired)).unwrap();
@@ -83,7 +83,7 @@ proptest! {
         prop_assert_eq!(back, [link]);
     }
 
-    /// However a key is spelled, and whatever is a header or nested, it is the same.
+    /// A key means the same in any spelling, with headers or nested tables.
     #[test]
     fn sysctls_read_the_same_in_every_form(
         each in sysctls(), forms in prop::collection::vec(0..4u8, 12), nested in any::<bool>(),
@@ -128,7 +128,7 @@ proptest! {
         }
     }
 
-    /// What is taken for a file with sysctls is TOML to others, too.
+    /// If a text is accepted as a file with sysctls, other parsers accept it as TOML, too.
     #[test]
     fn no_text_of_sysctls_makes_it_panic(
         text in r#"(\[sysctl\]\n)?(sysctl|(net|"net"|'a.b')?[.]?[a-c]?[.]?(x|"y/z"|\{|\}|,)? ?= ?(1|\{|true|""|\{\})[\n,}]{0,2}){0,6}"#,
@@ -155,7 +155,7 @@ proptest! {
         }
     }
 
-    /// What is taken for TOML is TOML, and a reported location lies in the file.
+    /// If a text is accepted as TOML, it is TOML. A reported location lies in the file.
     #[test]
     fn no_change_of_a_good_file_makes_it_panic(
         desired in desired(),

@@ -83,7 +83,7 @@ fn what_is_left_out_has_its_default() {
     assert_eq!(read(&format!("export = []\n{EMBEDDED}")).exports, Some(Vec::new()));
 }
 
-/// Its own exports are refused when the file is read.
+/// The host's own exports are checked when the file is read.
 #[test]
 fn an_export_that_no_host_would_take_is_refused_with_its_place() {
     let text = format!(

@@ -1,4 +1,4 @@
-//! The approvals that the agent was given, and the actions that wait for one.
+//! The agent's approvals, and the actions that wait for one.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -9,30 +9,30 @@ use crate::{Action, ActionHash, Approval, Error, ErrorKind, JournalId};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ApprovalRequest {
-    /// What the approval has to be over.
+    /// The hash that the approval must contain.
     pub hash: ActionHash,
-    /// The journal that it has to be for.
+    /// The journal that the approval must name.
     pub journal: JournalId,
-    /// The action.
+    /// The action to approve, with the reason why it is due.
     pub action: Action,
-    /// Why the last token for it was not accepted, if there was one.
+    /// The reason why the last token for it was refused; `None` if there was none.
     pub refused: Option<String>,
 }
 
-/// More actions of jobs do not wait at a time: the oldest are forgotten, and asked for again.
+/// The most actions of jobs that wait at a time. Older ones are dropped, and asked for again.
 const MAX_JOBS: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Approvals {
     given: BTreeMap<ActionHash, Approval>,
-    /// Those of the last pass.
+    /// The actions of the last pass's plan.
     waiting: BTreeMap<ActionHash, ApprovalRequest>,
-    /// Those of jobs, the oldest first.
+    /// The actions of jobs, oldest first.
     jobs: Vec<ApprovalRequest>,
 }
 
 impl Approvals {
-    /// Takes a token that was checked, for the next pass or the next call of the job.
+    /// Stores a checked token for the next pass or the job's next call.
     pub(super) fn give(&mut self, approval: Approval) -> Result<(), Error> {
         let hash = approval.hash();
         if !self.waiting().any(|request| request.hash == hash) {
@@ -45,19 +45,19 @@ impl Approvals {
         Ok(())
     }
 
-    /// Returns the approval of an action, unless it has expired.
+    /// Returns an action's approval; `None` if there is none, or it has expired.
     pub(super) fn find(&self, hash: ActionHash, now: SystemTime) -> Option<Approval> {
         let found = self.given.get(&hash)?;
         (found.expires() > now).then(|| found.clone())
     }
 
-    /// Returns why the last token for an action was not accepted.
+    /// Returns the reason why the last token for an action was refused.
     pub(super) fn refused(&self, hash: ActionHash) -> Option<String> {
         let known = self.waiting().find(|request| request.hash == hash)?;
         known.refused.clone()
     }
 
-    /// Removes an approval: it was used, or `refused`.
+    /// Removes an approval because it was used, or `refused`.
     pub(super) fn remove(&mut self, hash: ActionHash, refused: Option<String>) {
         self.given.remove(&hash);
         let jobs = self.jobs.iter_mut();
@@ -71,8 +71,8 @@ impl Approvals {
         }
     }
 
-    /// Replaces the actions of plans that wait, and forgets approvals that expired or that are for
-    /// none of the actions that wait.
+    /// Replaces the waiting actions of plans. Drops approvals that expired, and ones for no waiting
+    /// action.
     pub(super) fn set_waiting(&mut self, waiting: Vec<ApprovalRequest>, now: SystemTime) {
         let before = std::mem::take(&mut self.waiting);
         for mut request in waiting {
@@ -88,7 +88,7 @@ impl Approvals {
         });
     }
 
-    /// Adds the request of a job, unless it is known, and returns the known one.
+    /// Adds a job's request, unless there is one already. Returns the stored one.
     pub(super) fn add_job(&mut self, request: ApprovalRequest) -> ApprovalRequest {
         let mut known = self.jobs.iter();
         if let Some(known) = known.find(|known| known.hash == request.hash) {
@@ -101,7 +101,7 @@ impl Approvals {
         request
     }
 
-    /// Returns the actions that wait.
+    /// Returns the waiting actions.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &ApprovalRequest> {
         let jobs = self.jobs.iter().filter(|request| !self.waiting.contains_key(&request.hash));
         self.waiting.values().chain(jobs)

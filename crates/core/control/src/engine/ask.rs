@@ -1,4 +1,4 @@
-//! What the backend says of the operations in flight, before their objects are observed.
+//! Asks the backend about the operations in flight, before their objects are observed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::record::Record;
 use crate::{Backend, Found, Task};
 
 impl<B: Backend> Shared<B> {
-    /// Asks the backend about the operations in flight, in the lanes of their objects, and waits
-    /// for its answers no longer than for those to a start. A lane in which it has not answered an
-    /// earlier call yet is not asked.
+    /// Asks the backend about the operations in flight, in their objects' lanes. Waits for its
+    /// answers no longer than for answers to a start. Skips a lane in which the backend has not
+    /// answered an earlier call.
     pub(super) fn ask_all(self: &Arc<Self>) {
-        // The backend is asked for lanes without the lock.
+        // Call the backend for lanes without the lock.
         let flights: Vec<(String, bool)> = (self.state().flights.iter())
             .map(|(key, flight)| (key.clone(), flight.is_asked || flight.phase == Phase::Starting))
             .collect();
@@ -31,7 +31,7 @@ impl<B: Backend> Shared<B> {
                 lanes.entry(lane).or_default().push(key);
             }
         }
-        // One that the pass did not wait for requests another pass.
+        // An answer that the pass did not wait for requests another pass.
         let is_late = Arc::new(AtomicBool::new(false));
         let mut tickets = Vec::new();
         for (lane, keys) in lanes {
@@ -45,7 +45,7 @@ impl<B: Backend> Shared<B> {
                     shared.request_pass();
                 }
             });
-            // Refused, it is asked in the next pass.
+            // If the queue refuses the call, the next pass asks.
             tickets.extend(submitted.ok());
         }
         let until = Instant::now() + self.config.start_wait;
@@ -57,8 +57,8 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Asks the backend about the operation in flight on an object. Its answer stays with the
-    /// operation until the object was read.
+    /// Asks the backend about an object's operation in flight. The answer stays with the operation
+    /// until the object is read.
     pub(super) fn ask(&self, key: &str) {
         self.set_asked(key, true);
         self.ask_backend(key);
@@ -84,10 +84,10 @@ impl<B: Backend> Shared<B> {
         };
         let Some(mut execution) = execution else {
             match phase {
-                // The backend may say more by now.
+                // The backend may know more by now.
                 Phase::InDoubt { .. } => self.ask_again(key, &record),
                 Phase::Elsewhere => self.take_over(key, &record),
-                // Another thread has it.
+                // Another thread handles it.
                 _ => {}
             }
             return;
@@ -100,7 +100,7 @@ impl<B: Backend> Shared<B> {
         self.put_back(key, execution, phase);
     }
 
-    /// Takes over what another engine of this process executed, once that has let go of it.
+    /// Takes over another engine's operation in this process, once that engine releases it.
     fn take_over(&self, key: &str, record: &Record) {
         match self.journal.resume(&self.name(key)) {
             Ok(execution) => {
@@ -131,13 +131,13 @@ impl<B: Backend> Shared<B> {
             Ok(Task::Unknown) => {
                 let why = clipped(format!("the backend does not know task {task}"));
                 match self.find(record) {
-                    // The same task again says nothing new.
+                    // The same task again gives no new information.
                     Some(Found::Task(_)) => return Phase::Answered(Answer::NotSaid(why)),
                     Some(found) => return Phase::Answered(answer(found, why)),
                     None => None,
                 }
             }
-            // It counts as running: that it cannot be asked says nothing about it.
+            // It still counts as running: a failed question does not change that.
             Err(error) => Some(clipped(error.to_string())),
         };
         Phase::Running { task, progress, since }
@@ -156,7 +156,7 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Returns what became of a request; `None` if the backend did not answer.
+    /// Returns a request's result; `None` if the backend did not answer.
     fn find(&self, record: &Record) -> Option<Found> {
         let found = guarded("the backend", || self.backend.find(&record.request));
         found.and_then(|found| found).ok()
@@ -192,7 +192,7 @@ impl<B: Backend> Shared<B> {
     }
 }
 
-/// A task without an id that can be recorded says nothing.
+/// Converts the backend's answer. A task id that cannot be recorded counts as no answer.
 fn answer(found: Found, why: String) -> Answer {
     match found {
         Found::Done => Answer::Succeeded,

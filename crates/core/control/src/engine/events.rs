@@ -1,4 +1,4 @@
-//! The events of an engine: those of its provider and of its backend, as one.
+//! An engine's events: the provider's and the backend's, joined.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -9,12 +9,13 @@ use crate::{Error, ErrorKind, Subscription};
 /// The subscriptions of the provider and of the backend.
 pub(super) struct Events {
     parts: Vec<Box<dyn Subscription>>,
-    /// Readable while a part is, if several have a descriptor.
+    /// Readable while a part is; `None` unless several parts have a descriptor.
     epoll: Option<OwnedFd>,
 }
 
 impl Events {
-    /// If one of both failed, all did: the driver subscribes again later.
+    /// Joins subscriptions. If one failed, the result is a failure: the driver subscribes again
+    /// later.
     pub(super) fn join(
         provider: Subscribed<Box<dyn Subscription>, Error>,
         backend: Subscribed<Box<dyn Subscription>, Error>,

@@ -1,4 +1,4 @@
-//! Operations in flight, as the engine knows them.
+//! The engine's operations in flight.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,54 +10,53 @@ use trueup_reconcile::ErrorClass;
 use crate::record::Record;
 use crate::{Action, Failure, Wait};
 
-/// The operations in flight by the key of their object: at most one each.
+/// The operations in flight by their object's key, at most one for each.
 pub(crate) type Flights = BTreeMap<String, Flight>;
 
-/// An operation that was recorded as started, and has no recorded outcome.
+/// An operation with a recorded start and no recorded outcome.
 #[derive(Debug)]
 pub(crate) struct Flight {
-    /// What it does; `None` if its record cannot be read.
+    /// The operation's record; `None` if it cannot be read.
     pub(crate) record: Option<Record>,
-    /// The right to record what becomes of it; `None` while a thread has taken it, and if it is in
-    /// doubt.
+    /// The right to record its outcome; `None` while a thread has taken it, and if it is in doubt.
     pub(crate) execution: Option<Execution>,
     pub(crate) phase: Phase,
     /// True while the backend is asked about it.
     pub(crate) is_asked: bool,
 }
 
-/// How far an operation in flight is.
+/// The progress of an operation in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// The backend was asked to start it, and has not answered yet.
     Starting,
-    /// A task does it.
+    /// A task carries it out.
     Running { task: String, progress: Option<String>, since: SystemTime },
-    /// The backend has said what became of it, and its object is to be read.
+    /// The backend has given its result, and the object must be read.
     Answered(Answer),
-    /// An engine of this process that was dropped waits for the backend's answer. What becomes of
-    /// it is read from the journal after that.
+    /// A dropped engine of this process waits for the backend's answer. After that, the journal has
+    /// the result.
     Elsewhere,
-    /// The answer was lost: the backend is asked, or its object observed.
+    /// The answer was lost: ask the backend, or observe the object.
     Lost { why: String },
-    /// The truth is not known: the operator decides.
+    /// The result cannot be found out: the operator decides.
     InDoubt { why: String },
 }
 
-/// What the backend says of an operation, before its object is observed.
+/// The backend's answer about an operation, before its object is observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Succeeded,
     Failed(String),
-    /// It never arrived.
+    /// The request never arrived.
     Never,
-    /// Its object has to show it. If it does not, the request may be made again.
+    /// The object must show the effect. If it does not, the request may be repeated.
     Repeatable(String),
-    /// Its object has to show it.
+    /// The object must show the effect.
     NotSaid(String),
 }
 
-/// An operation whose outcome was recorded.
+/// An operation with a recorded outcome.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub(crate) action: Action,
@@ -65,17 +64,17 @@ pub(crate) struct Ended {
     pub(crate) end: End,
 }
 
-/// An outcome.
+/// The outcome of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Succeeded,
-    /// It took effect, and the object reads back as something else: not for the first time if it
-    /// `is_again`.
+    /// It took effect, and the object reads back with another value; if `is_again`, not for the
+    /// first time.
     StoredOtherwise {
         is_again: bool,
     },
     Failed(ErrorClass, String),
-    /// There was no effect: it may run again.
+    /// It had no effect: it may run again.
     Never,
 }
 
@@ -98,7 +97,7 @@ impl End {
 }
 
 impl Phase {
-    /// Returns how far an operation is that its executor left in flight.
+    /// Returns the phase of an operation that its executor left in flight.
     pub(crate) fn of_record(operation: Operation, started: SystemTime) -> Phase {
         match (operation.state, operation.task) {
             (OperationState::InDoubt(why), _) => Phase::InDoubt { why },
@@ -122,18 +121,18 @@ impl fmt::Display for Answer {
 }
 
 impl Flight {
-    /// Makes one that no thread executes yet.
+    /// Creates an operation that no thread executes yet.
     pub(crate) fn new(record: Option<Record>, phase: Phase) -> Flight {
         Flight { record, execution: None, phase, is_asked: false }
     }
 
-    /// Returns true if a job asked for it. An operation whose record cannot be read counts as one:
-    /// no pass ends it.
+    /// Returns true if a job asked for it. An operation with an unreadable record counts as a
+    /// job's: no pass ends it.
     pub(crate) fn is_job(&self) -> bool {
         self.record.as_ref().is_none_or(|record| record.is_job)
     }
 
-    /// Returns how far an operation in flight is.
+    /// Returns the operation's state, for reports.
     pub(crate) fn wait(&self, now: SystemTime, task_limit: Duration) -> Wait {
         match &self.phase {
             Phase::Starting | Phase::Elsewhere => Wait::Starting,

@@ -1,4 +1,4 @@
-//! The handle of an engine, for the program and its operator.
+//! An engine's handle, for the program and its operator.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,51 +11,50 @@ use super::job::JobState;
 use super::shared::{Shared, guarded};
 use crate::{Action, Backend, Error, ErrorKind, JournalId, Wait};
 
-/// A handle of an engine. Clones are the same one, and can be used from any thread, whether a loop
-/// drives the engine or not.
+/// A handle of an engine, usable from any thread, whether a loop drives the engine or not. Clones
+/// are equivalent.
 pub struct EngineHandle<B: Backend>(pub(super) Arc<Shared<B>>);
 
-/// An operation in flight.
+/// An operation in flight: it was started, and its outcome is not recorded yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Operation {
-    /// The key of its object.
+    /// The key of the operation's object.
     pub key: String,
-    /// What it does; `None` if its record cannot be read.
+    /// The operation's action; `None` if its record cannot be read.
     pub action: Option<Action>,
-    /// The name of its request to the backend.
+    /// The name of its request to the backend; `None` if its record cannot be read.
     pub request: Option<String>,
-    /// The time of its start.
+    /// The time of its start; `None` if its record cannot be read.
     pub started: Option<SystemTime>,
-    /// How far it is: started or lost, running, or in doubt.
+    /// Its progress: starting, lost, running, or in doubt.
     pub state: Wait,
 }
 
-/// What the operator says of an operation in doubt.
+/// The operator's decision about an operation in doubt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It took effect.
+    /// The operation took effect.
     Happened,
-    /// It took effect in part, or with an error: it is not tried again, and its job answers that
-    /// it failed.
+    /// The operation took effect in part, or with an error. It is not retried, and its job reports
+    /// this failure.
     Failed(String),
-    /// It had no effect, and will have none: it may run again.
+    /// The operation had no effect and will have none: it may run again.
     NeverHappened,
 }
 
 impl<B: Backend> EngineHandle<B> {
     /// Executes an action at most once for this idempotency key: across threads, calls, crashes and
-    /// restarts. Asked again with the key and the action it returns the state of the first one, and
-    /// its outcome once it has ended. It waits for the backend's answer, not for a task.
+    /// restarts. A repeated call with the same key and action returns the first one's state, and
+    /// its outcome once it has ended. It waits for the backend's answer, but not for a task.
     ///
     /// # Errors
     ///
     /// [`Journal`](ErrorKind::Journal): nothing was begun, or its end is not durable.
-    /// [`Ended`](ErrorKind::Ended), as all calls once the engine is dropped.
+    /// [`Ended`](ErrorKind::Ended), as for all calls once the engine is dropped.
     /// [`Backend`](ErrorKind::Backend): the object could not be observed. [`Invalid`]: the
     /// idempotency key is empty, has a NUL, or was used for another action or for a job of several
-    /// steps.
-    /// [`Timeout`](ErrorKind::Timeout): the backend has not answered yet; ask again.
+    /// steps. [`Timeout`](ErrorKind::Timeout): the backend has not answered yet; ask again.
     ///
     /// [`Invalid`]: ErrorKind::Invalid
     pub fn submit_job(&self, idempotency_key: &str, action: Action) -> Result<JobState, Error> {
@@ -69,21 +68,21 @@ impl<B: Backend> EngineHandle<B> {
         action: Action,
     ) -> Result<JobState, Error> {
         self.0.recover()?;
-        // Not in the lane of an object that has nothing to do with it.
+        // Check here, not in the lane of an unrelated object.
         self.0.check_request(idempotency_key, &action)?;
-        // Its operation is that of another object if the key was used before for that.
+        // If the key was used before for another object, the operation belongs to that object.
         let object = self.object_of(idempotency_key)?.unwrap_or_else(|| action.key.clone());
         let job = idempotency_key.to_owned();
         self.in_lane(&object, move |shared| shared.run_job(&job, action))
     }
 
-    /// Returns the object of the operation in flight of a job, if it has one.
+    /// Returns the object of a job's operation in flight; `None` if it has none.
     fn object_of(&self, job: &str) -> Result<Option<String>, Error> {
         let operation = self.0.operation_of(job)?;
         Ok(operation.and_then(|operation| Some(self.0.key(&operation)?.to_owned())))
     }
 
-    /// Calls `job` in the lane of an object, and waits for it.
+    /// Calls `job` in an object's lane, and waits for it.
     fn in_lane<T: Send + 'static>(
         &self,
         object: &str,
@@ -105,8 +104,8 @@ impl<B: Backend> EngineHandle<B> {
         outcome.done().unwrap_or_else(|| Err(Error::ended()))
     }
 
-    /// Returns the state of a job, and asks for the end of its task; `None` if it never began, or
-    /// never happened.
+    /// Returns a job's state, and asks the backend about its task. `None` if the job never began,
+    /// or never happened.
     ///
     /// # Errors
     ///
@@ -127,7 +126,7 @@ impl<B: Backend> EngineHandle<B> {
     ///
     /// # Errors
     ///
-    /// [`Timeout`](ErrorKind::Timeout): the job goes on. Otherwise as
+    /// [`Timeout`](ErrorKind::Timeout): the job continues. Otherwise the errors of
     /// [`submit_job`](Self::submit_job).
     pub fn wait_job(
         &self,
@@ -157,7 +156,7 @@ impl<B: Backend> EngineHandle<B> {
         self.0.state().approvals.waiting().cloned().collect()
     }
 
-    /// Returns the id of the journal that an approval has to be for, as each request has it.
+    /// Returns the id of the journal that an approval must name; each request contains it.
     ///
     /// # Errors
     ///
@@ -166,7 +165,7 @@ impl<B: Backend> EngineHandle<B> {
         self.0.journal_id()
     }
 
-    /// Returns the time by which approvals are judged: the latest that the agent has seen, also
+    /// Returns the time used to check approvals: the latest that the agent has seen, including
     /// before a restart. It is ahead of the clock if the clock was set back.
     ///
     /// # Errors
@@ -177,16 +176,17 @@ impl<B: Backend> EngineHandle<B> {
     }
 
     /// Gives the agent a token, and requests a pass. The next pass, or the next call for its job,
-    /// begins the action. The token is spent only then. Until then it is kept in memory alone:
-    /// after a restart give it again.
+    /// begins the action and spends the token. Until then the token is only in memory: after a
+    /// restart, give it again.
     ///
     /// # Errors
     ///
     /// [`Malformed`](ErrorKind::Malformed), [`Signature`](ErrorKind::Signature),
     /// [`OtherJournal`](ErrorKind::OtherJournal), [`Expired`](ErrorKind::Expired),
     /// [`Lifetime`](ErrorKind::Lifetime), [`Spent`](ErrorKind::Spent), or
-    /// [`NotWaiting`](ErrorKind::NotWaiting) if no action waits for it. None of them spends a
-    /// token. [`Journal`](ErrorKind::Journal): whether it is spent cannot be read.
+    /// [`NotWaiting`](ErrorKind::NotWaiting) if no action waits for it. None of these spends a
+    /// token. [`Journal`](ErrorKind::Journal): the journal cannot be read, so the token may be
+    /// spent.
     pub fn approve(&self, token: &str) -> Result<(), Error> {
         let journal = self.0.journal_id()?;
         let now = self.0.approval_time()?;
@@ -204,7 +204,7 @@ impl<B: Backend> EngineHandle<B> {
         Ok(())
     }
 
-    /// Returns the operations in flight, by the key of their object.
+    /// Returns the operations in flight, ordered by their object's key.
     ///
     /// # Errors
     ///
@@ -227,12 +227,13 @@ impl<B: Backend> EngineHandle<B> {
         Ok(operations.collect())
     }
 
-    /// Asks the backend to end the task of an object's operation. What became of it is asked of
-    /// the task, in the next pass.
+    /// Asks the backend to end the task of an object's operation. The next pass asks for the task's
+    /// result.
     ///
     /// # Errors
     ///
-    /// [`NoOperation`](ErrorKind::NoOperation) if no task runs on the object, and the backend's.
+    /// [`NoOperation`](ErrorKind::NoOperation) if no task runs on the object, and the backend's
+    /// errors.
     pub fn cancel(&self, key: &str) -> Result<(), Error> {
         self.0.recover()?;
         let phase = self.0.state().flights.get(key).map(|it| it.phase.clone());
@@ -245,7 +246,7 @@ impl<B: Backend> EngineHandle<B> {
         Ok(())
     }
 
-    /// Records what the operator says of the operation in doubt on an object.
+    /// Records the operator's decision about an object's operation in doubt.
     ///
     /// # Errors
     ///
@@ -276,7 +277,7 @@ impl<B: Backend> EngineHandle<B> {
     }
 }
 
-/// A step's key is the job's, a NUL and its number.
+/// Refuses an empty key, and a NUL: a step's key is the job's key, a NUL and the step's number.
 pub(super) fn check_job_key(key: &str) -> Result<(), Error> {
     if key.is_empty() || key.contains('\0') {
         let message = "a job needs an idempotency key, without NUL characters";

@@ -1,4 +1,4 @@
-//! One-time jobs: an action that is executed at most once for its idempotency key.
+//! Jobs: an action that is executed at most once for its idempotency key.
 
 use trueup_journal::{KeyState, Outcome, Start};
 use trueup_reconcile::ErrorClass;
@@ -10,50 +10,50 @@ use super::start::{JobStart, StartOutcome};
 use crate::record::Record;
 use crate::{Action, Backend, Error, ErrorKind, Objects};
 
-/// The state of a job.
+/// A job's state, for the caller with its idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JobState {
-    /// It has not begun: another operation on its object is in flight. Submit it again.
+    /// It has not begun, because another operation on its object is in flight. Submit it again.
     Waiting,
-    /// It has not begun: its action is destructive. Submit it again once it is approved.
+    /// It has not begun, because its action is destructive. Submit it again once it is approved.
     NeedsApproval(Box<ApprovalRequest>),
-    /// It was refused, without an effect. Submitted again, it is tried again.
+    /// The backend refused it, without an effect. If submitted again, it is tried again.
     Refused {
-        /// The class of the refusal.
+        /// The refusal's class.
         class: ErrorClass,
-        /// The backend's words for it.
+        /// The reason, in the backend's words.
         message: String,
     },
-    /// It is in flight.
+    /// The operation is in flight: ask again for its outcome.
     Running {
-        /// The id of the task that does it, if there is one.
+        /// The id of the task that carries it out; `None` if there is none.
         task: Option<String>,
-        /// How far it is, in the backend's words.
+        /// The progress, in the backend's words; `None` if not known.
         progress: Option<String>,
     },
     /// It took effect. This answer stays.
     Succeeded,
-    /// Its task failed, for this reason. This answer stays.
+    /// Its task failed for this reason. This answer stays.
     Failed(String),
-    /// It cannot be found out whether it took effect: the operator decides.
+    /// The result cannot be found out, for this reason: the operator decides.
     InDoubt(String),
 }
 
 impl JobState {
-    /// Returns true if the answer stays: it succeeded or failed.
+    /// Returns true if the job succeeded or failed: this answer stays.
     pub fn is_ended(&self) -> bool {
         matches!(self, JobState::Succeeded | JobState::Failed(_))
     }
 }
 
 impl<B: Backend> Shared<B> {
-    /// Runs a job, in the lane of its object.
+    /// Runs a job in its object's lane.
     pub(super) fn run_job(&self, job: &str, mut action: Action) -> Result<JobState, Error> {
         let state = self.job_state(job)?;
-        // Behind it: the lane of another object may have begun with the key.
+        // Check again: another object's lane may have begun with the key.
         self.check_request(job, &action)?;
-        // A job may have ended as one that never happened: then it is started anew.
+        // A job whose request never arrived is started anew.
         if let Some(state) = state {
             return Ok(state);
         }
@@ -104,7 +104,7 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Refuses an action that is another than the one that was submitted with the key before.
+    /// Refuses an action that differs from the one submitted with the key before.
     pub(super) fn check_request(&self, job: &str, action: &Action) -> Result<(), Error> {
         let (key, request) = (self.name(job), Record::definition(action.clone()));
         let start = Start::new(&key, b"").key(key.as_bytes()).request(&request);
@@ -112,7 +112,7 @@ impl<B: Backend> Shared<B> {
         checked.map_err(|error| of_key(job, error))
     }
 
-    /// Returns the approval that an action waits for, if it is destructive.
+    /// Returns the approval that a destructive action waits for; `None` if it needs none.
     fn needs_approval(
         &self,
         action: &Action,
@@ -127,8 +127,8 @@ impl<B: Backend> Shared<B> {
         Ok(Some(self.state().approvals.add_job(request)))
     }
 
-    /// Returns the state of a job, and looks for its end if it is in flight, in the lane of its
-    /// object; `None` if it never began, or never happened.
+    /// Returns a job's state. If it is in flight, looks for its end, in its object's lane. `None`
+    /// if it never began, or never happened.
     pub(super) fn job_state(&self, job: &str) -> Result<Option<JobState>, Error> {
         let Some(operation) = self.operation_of(job)? else {
             return self.ended_job(job);
@@ -157,7 +157,7 @@ impl<B: Backend> Shared<B> {
         }))
     }
 
-    /// Returns the name of the job's operation, if that is in flight.
+    /// Returns the name of the job's operation; `None` if it is not in flight.
     pub(super) fn operation_of(&self, job: &str) -> Result<Option<String>, Error> {
         Ok(match self.key_state(job)? {
             Some(KeyState::InProgress { operation } | KeyState::InDoubt { operation }) => {

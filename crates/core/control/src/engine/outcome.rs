@@ -1,5 +1,5 @@
-//! How an operation in flight ends: the backend is asked, then its object is observed, then the
-//! outcome is recorded. Never is an operation called failed that took effect.
+//! The end of an operation in flight: the engine asks the backend, then observes the object, then
+//! records the outcome. It never reports a failure for an operation that took effect.
 
 use std::time::SystemTime;
 
@@ -12,7 +12,7 @@ use super::trace;
 use crate::record::Record;
 use crate::{Action, Backend, Error, Normalisers, Object, Objects, Observed, Verb};
 
-/// An operation in flight that this thread has taken, with what the backend says of it.
+/// An operation in flight that this thread has taken, with the backend's answer.
 #[derive(Debug)]
 pub(super) struct Answered {
     key: String,
@@ -22,9 +22,9 @@ pub(super) struct Answered {
 }
 
 impl<B: Backend> Shared<B> {
-    /// Takes the operations in flight that the backend has said more of than that they run, and
-    /// that `is_wanted` selects by key and whether a job asked for it. They have to be given to
-    /// [`end`](Self::end), with an observation that was begun after this call.
+    /// Takes the operations in flight for which the backend has given a result. `is_wanted` selects
+    /// them; it gets the key, and true if a job asked for it. Pass them to [`end`](Self::end), with
+    /// an observation that was begun after this call.
     pub(super) fn take_answered(&self, is_wanted: &dyn Fn(&str, bool) -> bool) -> Vec<Answered> {
         (self.state().flights.iter_mut())
             .filter(|(key, flight)| is_wanted(key, flight.is_job()))
@@ -39,9 +39,9 @@ impl<B: Backend> Shared<B> {
             .collect()
     }
 
-    /// Records what became of operations, by what the backend says and by their objects. Where the
-    /// object was not read nothing is judged, and nothing recorded: the operation stays open. So do
-    /// all of them with `None` in place of an observation.
+    /// Records the outcomes of operations, by the backend's answers and by the objects. If an
+    /// object was not read, its operation stays open, without a record. If `observed` is `None`,
+    /// all of them stay open.
     pub(super) fn end(&self, answered: Vec<Answered>, observed: Option<&Observed>) -> Vec<Ended> {
         (answered.into_iter())
             .filter_map(|it| match observed {
@@ -56,8 +56,7 @@ impl<B: Backend> Shared<B> {
             .collect()
     }
 
-    /// Keeps an operation open, with what the backend said of it. What it did not know is asked
-    /// again.
+    /// Keeps an operation open, with the backend's answer. An unclear answer is asked for again.
     fn keep(&self, answered: Answered) {
         let phase = match answered.answer {
             Answer::Repeatable(why) | Answer::NotSaid(why) => Phase::Lost { why },
@@ -75,7 +74,7 @@ impl<B: Backend> Shared<B> {
                 End::StoredOtherwise { is_again: record.is_again }
             }
             Answer::Succeeded => End::Succeeded,
-            // A task that says that it failed, and whose whole effect is there, took effect.
+            // If a task reports a failure and its whole effect is visible, it took effect.
             Answer::Failed(_) | Answer::Repeatable(_) | Answer::NotSaid(_)
                 if shown == Effect::Happened =>
             {
@@ -159,21 +158,21 @@ impl<B: Backend> Shared<B> {
     }
 }
 
-/// What an observed object shows of an action.
+/// The effect of an action, as its observed object shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
-    /// It took effect.
+    /// The action took effect.
     Happened,
-    /// It did not, so far.
+    /// The action has had no effect so far.
     NotYet,
-    /// The object is neither as before nor as after it.
+    /// The object has neither all old nor all new values.
     Mixed,
-    /// The object does not show it.
+    /// The object cannot show it.
     NotShown,
 }
 
-/// Compares the action's changes with its object now: all new values are there, or all old ones, or
-/// neither. Secrets are not compared. A verb of the backend shows nothing.
+/// Compares the action's changes with its current object: all new values, all old ones, or neither.
+/// Skips secrets. A verb of the backend shows nothing.
 fn effect(action: &Action, observed: Option<&Object>, normalisers: &Normalisers) -> Effect {
     let object = match (&action.verb, observed) {
         (Verb::Create, None) | (Verb::Destroy, Some(_)) => return Effect::NotYet,

@@ -1,4 +1,4 @@
-//! Whose an object is: the ledger has those that this agent created.
+//! The ownership of objects: the ledger has the objects that this agent created.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,17 +9,17 @@ use super::pass::Pass;
 use crate::record::Record;
 use crate::{Action, Backend, Error, ErrorKind, Objects, Observed, Verb};
 
-/// What the ledger has of an object that this agent created.
+/// The ledger's value for an object that this agent created.
 const CREATED: &[u8] = b"created";
 
 impl<B: Backend> Pass<'_, B> {
-    /// Returns the keys of the objects that this agent created. An intent that a crash left open is
-    /// closed by what became of its operation. What is not there any more is not ours if it comes
-    /// again; what was not read stays ours.
+    /// Returns the keys of the objects that this agent created. An intent left open by a crash is
+    /// closed by its operation's outcome. An object that is gone is no longer ours, even if it
+    /// comes back; an unread object stays ours.
     pub(super) fn owned(&mut self, observed: &Observed) -> Result<BTreeSet<String>, Error> {
         let mut outcomes = BTreeMap::new();
         let owned = self.ledger.owned().map_err(ledger_error)?;
-        // The backend is asked for lanes without the lock.
+        // Call the backend for lanes without the lock.
         let unread: BTreeSet<Vec<u8>> = owned
             .keys()
             .filter(|bytes| {
@@ -63,7 +63,7 @@ impl<B: Backend> Pass<'_, B> {
         Ok(owned.filter_map(|key| String::from_utf8(key).ok()).collect())
     }
 
-    /// Records which objects are ours, or not any more, after actions that create or destroy.
+    /// Records the ownership after actions that create or destroy objects.
     pub(super) fn commit_owners(
         &mut self,
         ended: &[Ended],
@@ -93,7 +93,7 @@ impl<B: Backend> Pass<'_, B> {
         self.ledger.commit_outcomes(outcomes).map_err(ledger_error)
     }
 
-    /// Records the intents of the actions that create an object, before they begin.
+    /// Records the intents of actions that create an object, before they begin.
     pub(super) fn begin_creates<'a>(
         &mut self,
         actions: impl Iterator<Item = &'a Action>,
@@ -107,7 +107,7 @@ impl<B: Backend> Pass<'_, B> {
         if intents.is_empty() { Ok(()) } else { self.ledger.begin(intents).map_err(ledger_error) }
     }
 
-    /// Closes the intent of an object that was not created. If that fails, the next pass does it.
+    /// Closes the intent of an object that was not created. If that fails, the next pass closes it.
     pub(super) fn release(&mut self, action: &Action) {
         if action.verb == Verb::Create {
             let key = action.key.clone().into_bytes();

@@ -1,4 +1,4 @@
-//! A pass: ask about what is in flight, observe, plan, gate, start, read back, report.
+//! A pass: ask about operations in flight, observe, plan, gate, start, read back, report.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) struct Pass<'a, B: Backend> {
     pub(super) last_desired: Option<&'a Objects>,
     pub(super) ledger: &'a mut dyn Ledger,
     pub(super) limits: &'a PassLimits<'a>,
-    /// Since when what was unread in the last pass is.
+    /// The time since when each object or lane of the last pass's unread ones is unread.
     pub(super) unread_since: &'a BTreeMap<String, SystemTime>,
 }
 
@@ -34,13 +34,13 @@ pub(super) struct Pass<'a, B: Backend> {
 type Ready = (Action, Option<Approval>);
 
 impl<B: Backend> Pass<'_, B> {
-    /// Everything before the first start may fail, and then the pass could not run. After it
-    /// nothing does: what is known goes into the report.
+    /// Runs the pass. Before the first start, an error means that the pass could not run. After it,
+    /// errors go into the report.
     pub(super) fn run(mut self) -> Result<Report, Error> {
         let shared = self.shared;
         let mut ops = Ops::default();
 
-        // What is in flight. It is asked before the observation, so that this shows its effect.
+        // Ask about operations in flight before the observation, so that it shows their effect.
         shared.ask_all();
         let answered = shared.take_answered(&|_, _| true);
         let mut observed = match shared.observe() {
@@ -58,14 +58,14 @@ impl<B: Backend> Pass<'_, B> {
             return Ok(self.report(ops, None, &observed));
         };
 
-        // Plan, and select what may begin.
+        // Plan, and select the actions that may begin.
         self.clear_backoffs(desired)?;
         let owned = self.owned(&observed)?;
         let actions = self.plan(desired, &observed, &owned).actions;
         let ready = self.select(actions, &observed.objects, &mut ops)?;
         if !ready.is_empty() {
             self.start(ready, &mut ops)?;
-            // Read back.
+            // Read back the effects.
             shared.ask_all();
             let answered = shared.take_answered(&|_, is_job| !is_job);
             let read_back = shared.observe();
@@ -99,7 +99,7 @@ impl<B: Backend> Pass<'_, B> {
         Ok(report)
     }
 
-    /// Makes the plan. What was not read is neither missing nor different: it has no part in it.
+    /// Makes the plan. An unread object is neither missing nor different: the plan leaves it out.
     fn plan(&self, desired: &Objects, observed: &Observed, owned: &BTreeSet<String>) -> Plan {
         let mut plan = plan(desired, &observed.objects, owned, &self.shared.config);
         if !observed.unread.is_empty() {
@@ -114,7 +114,7 @@ impl<B: Backend> Pass<'_, B> {
         since.unwrap_or_else(|| self.shared.config.now())
     }
 
-    /// Returns the objects that may have to be changed, and were not read, with the reason.
+    /// Returns the unread objects that may need a change, with the reason.
     fn held_up(
         &self,
         desired: &Objects,
@@ -191,7 +191,7 @@ impl<B: Backend> Pass<'_, B> {
         }
     }
 
-    /// Clears the backoff of each object that is desired otherwise than in the last pass.
+    /// Clears the backoff of each object whose desired state differs from the last pass's.
     fn clear_backoffs(&self, desired: &Objects) -> Result<(), Error> {
         let Some(last) = self.last_desired else {
             return Ok(());
@@ -204,7 +204,7 @@ impl<B: Backend> Pass<'_, B> {
         Ok(())
     }
 
-    /// Selects the actions that may begin now. Each of the others gets the reason why it waits.
+    /// Selects the actions that may begin now. Each other action gets a reason to wait.
     fn select(
         &self,
         actions: Vec<Action>,
@@ -220,7 +220,7 @@ impl<B: Backend> Pass<'_, B> {
         let in_flight: BTreeSet<String> = shared.state().flights.keys().cloned().collect();
         'actions: for action in actions {
             if in_flight.contains(&action.key) || ops.has_failed(&action.key) {
-                // The op of what is in flight, or has ended, stands for the object.
+                // The op of the object's operation, in flight or ended, represents the object.
                 continue;
             }
             let backoff = backoffs.get(shared.name(&action.key).as_bytes());
@@ -238,7 +238,7 @@ impl<B: Backend> Pass<'_, B> {
                 }
                 let object = observed.get(&action.key);
                 let mut approval = None;
-                // It can be approved while it waits for its backoff, too.
+                // It can be approved even while it waits for its backoff.
                 if !shared.is_benign(&action, object) {
                     let hash = shared.config.gate.hash(&action, object);
                     let journal = shared.journal_id()?;
@@ -253,8 +253,8 @@ impl<B: Backend> Pass<'_, B> {
                 if let Some(backoff) = backoff.filter(|backoff| backoff.next > now) {
                     break 'waits Wait::Retry(backoff.next).into();
                 }
-                // The loop puts off what it may try and what is not tried, such as an action that
-                // waited for its approval.
+                // The loop's backoff also covers untried ops, such as an action that waited for its
+                // approval.
                 let put_off = self.limits.backoff(op_key(&action.key));
                 if let Some(left) = put_off.filter(|_| approval.is_none()) {
                     break 'waits Pending::Backoff(left);
@@ -272,11 +272,11 @@ impl<B: Backend> Pass<'_, B> {
         Ok(ready)
     }
 
-    /// Starts actions in the lanes of their objects, and waits until the backend has answered. It
-    /// does not wait for tasks.
+    /// Starts actions in their objects' lanes, and waits until the backend has answered, but not
+    /// for tasks.
     fn start(&mut self, ready: Vec<Ready>, ops: &mut Ops) -> Result<(), Error> {
         self.begin_creates(ready.iter().map(|(action, _)| action))?;
-        // A start that the pass did not wait for requests another one.
+        // A start that the pass did not wait for requests another pass.
         let is_late = Arc::new(AtomicBool::new(false));
         let mut tickets: Vec<(Ready, Option<Ticket<StartOutcome>>)> = Vec::new();
         for (action, approval) in ready {
@@ -296,7 +296,7 @@ impl<B: Backend> Pass<'_, B> {
             let left = until.saturating_duration_since(Instant::now());
             let outcome = match ticket.as_ref().map(|ticket| ticket.wait(left)) {
                 Some(Ok(outcome)) => outcome.done(),
-                // Not answered yet: it is in flight. If it has not begun, a later pass begins it.
+                // Without an answer, it is in flight. If it has not begun, a later pass begins it.
                 _ => {
                     is_late.store(true, Ordering::Relaxed);
                     None
@@ -315,7 +315,7 @@ impl<B: Backend> Pass<'_, B> {
                 }
             }
             match outcome {
-                // Its op comes from its end, or from what is in flight.
+                // Its op comes from its end, or from the operations in flight.
                 Some(StartOutcome::InFlight) => {}
                 Some(StartOutcome::Refused(class, message)) => {
                     self.release(&action);
@@ -346,7 +346,7 @@ impl<B: Backend> Pass<'_, B> {
     }
 }
 
-/// The ops of a pass, while it runs.
+/// The ops of a running pass.
 #[derive(Default)]
 struct Ops {
     ops: Vec<ControlOp>,
@@ -382,7 +382,7 @@ impl Ops {
                     let outcome = Outcome::Failed(failure);
                     self.ops.push(ControlOp::new(action, outcome));
                 }
-                // It is planned anew, if it is still due.
+                // If it is still due, it is planned anew.
                 (None, End::Never) => {}
                 (None, _) => self.ops.push(ControlOp::new(action, Outcome::Applied)),
             }

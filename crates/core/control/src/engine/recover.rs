@@ -1,4 +1,5 @@
-//! Recovery: the operations that an earlier process left in flight, before anything is begun.
+//! Recovery: reads the operations that an earlier process left in flight, before any new one
+//! begins.
 
 use trueup_journal::Refusal;
 
@@ -9,10 +10,10 @@ use crate::record::Record;
 use crate::{Backend, Error};
 
 impl<B: Backend> Shared<B> {
-    /// Reads the operations in flight, once. Each is asked about as one of this process is. One
-    /// whose record cannot be read is in doubt, and stops no other.
+    /// Reads the operations in flight, once. The engine asks about each as about its own ones. An
+    /// operation with an unreadable record is in doubt, and does not affect the others.
     pub(super) fn recover(&self) -> Result<(), Error> {
-        // The lock is held, so that nothing is begun before all of them are known.
+        // Hold the lock, so that no operation begins before all of them are known.
         let mut state = self.state();
         if state.is_ended {
             return Err(Error::ended());
@@ -72,7 +73,7 @@ impl Error {
 }
 
 impl Record {
-    /// Refuses a record of another object than its name says.
+    /// Refuses a record whose object does not match its name.
     fn of(self, key: &str) -> Result<Record, Error> {
         if self.action.key == key {
             Ok(self)

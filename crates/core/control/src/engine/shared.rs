@@ -1,4 +1,4 @@
-//! What passes, jobs and lanes share.
+//! The state shared by passes, jobs and lanes.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,7 +16,7 @@ use crate::record::{Record, millis};
 use crate::report::parse_failure;
 use crate::{Action, Backend, Config, Error, ErrorKind, Failure, JournalId, Object, Observed};
 
-/// How far the time that the journal has may be behind.
+/// How far the journal's time may be behind.
 const TIME_STEP: Duration = Duration::from_secs(60);
 
 pub(crate) struct Shared<B> {
@@ -26,9 +26,9 @@ pub(crate) struct Shared<B> {
     pub(crate) queue: Queue<String>,
     pub(super) state: Mutex<State>,
     requests: AtomicU64,
-    /// Makes the names of requests differ from those of an earlier engine, whatever the clock.
+    /// Makes the names of requests differ from an earlier engine's, whatever the clock.
     salt: u64,
-    /// The latest time that was seen, in milliseconds.
+    /// The latest time seen, in milliseconds since 1970.
     latest: AtomicU64,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Shared<B> {
 pub(super) struct State {
     pub(super) flights: Flights,
     pub(super) approvals: Approvals,
-    /// True once the operations that an earlier process left were read.
+    /// True once the operations of an earlier process were read.
     pub(super) is_recovered: bool,
     pub(super) hints: Option<Hints>,
     /// True once the engine was dropped.
@@ -62,29 +62,29 @@ impl<B: Backend> Shared<B> {
         }))
     }
 
-    /// The state is changed by single assignments, so a panic leaves nothing half done.
+    /// Locks the state. It is changed by single assignments, so a panic leaves it consistent.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the name of an object in the journal: of its operation in flight, and of its
-    /// backoff.
+    /// Returns an object's name in the journal, for its operation in flight and its backoff.
     pub(super) fn name(&self, key: &str) -> String {
         format!("{}/{key}", self.config.name)
     }
 
-    /// Returns the key of an object by its name in the journal; `None` if it is of another engine.
+    /// Returns an object's key from its name in the journal; `None` if it belongs to another
+    /// engine.
     pub(super) fn key<'a>(&self, name: &'a str) -> Option<&'a str> {
         name.strip_prefix(&self.config.name)?.strip_prefix('/')
     }
 
-    /// Returns a name for a request: no other has it, in this process or an earlier one.
+    /// Returns a name for a request, unique in this process and all earlier ones.
     pub(super) fn next_request(&self, now: SystemTime) -> String {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         format!("op-{:x}-{:x}-{number:x}", millis(now), self.salt)
     }
 
-    /// Returns the backoff of an object after one more failure.
+    /// Returns an object's backoff after one more failure.
     pub(super) fn next_backoff(
         &self,
         key: &str,
@@ -97,8 +97,8 @@ impl<B: Backend> Shared<B> {
         Ok(Backoff { tries, next })
     }
 
-    /// Returns what is recorded of a failure: the reason, and the backoff. An action of a pass is
-    /// tried again, and its class is part of the reason. The reason of a job is its answer.
+    /// Returns the record of a failure: the reason, and the backoff. For an action of a pass, which
+    /// is retried, the reason includes the class. For a job, the reason is its answer.
     pub(super) fn recorded_failure(
         &self,
         record: &Record,
@@ -114,7 +114,7 @@ impl<B: Backend> Shared<B> {
         Ok((format!("{:#}", Failure::<()>::new(class, message)), Some(backoff)))
     }
 
-    /// Returns how the last action of a pass on an object failed. The object has a backoff: so an
+    /// Returns the failure of an object's last action by a pass. The object has a backoff, so an
     /// operation that succeeded was stored otherwise.
     pub(super) fn last_failure(&self, key: &str) -> Result<Option<Failure>, Error> {
         let found = self.journal.operation(&self.name(key));
@@ -131,8 +131,8 @@ impl<B: Backend> Shared<B> {
         }))
     }
 
-    /// Returns the state of a job's key. A journal that has failed may return what it did not write
-    /// durably: that is an error, and never an answer.
+    /// Returns the state of a job's key. A failed journal may return a state that is not durable:
+    /// this is an error, never an answer.
     pub(super) fn key_state(&self, job: &str) -> Result<Option<KeyState>, Error> {
         let state = self.journal.key(self.name(job).as_bytes());
         match self.journal.failure() {
@@ -145,10 +145,10 @@ impl<B: Backend> Shared<B> {
         self.journal.id().map_err(Error::journal)
     }
 
-    /// Returns the time by which approvals are judged: the latest that was seen, also by earlier
-    /// processes with this journal. So an expired token stays expired if the clock is set back.
+    /// Returns the time used to check approvals: the latest that this or an earlier process with
+    /// this journal has seen. So an expired token stays expired if the clock is set back.
     ///
-    /// What the journal has of it is at most a minute old. With a closed gate there is no need.
+    /// The journal's copy is at most a minute old. With a closed gate it is not needed.
     pub(super) fn approval_time(&self) -> Result<SystemTime, Error> {
         let now = self.config.now();
         if self.config.gate.is_closed() {
@@ -164,7 +164,7 @@ impl<B: Backend> Shared<B> {
         Ok(SystemTime::UNIX_EPOCH + Duration::from_millis(latest))
     }
 
-    /// Records the present time exactly, so that a token which has expired stays refused.
+    /// Records the exact current time, so that an expired token stays refused.
     pub(super) fn note_time(&self) -> Result<(), Error> {
         let now = self.approval_time()?;
         self.journal.note_time(now).map_err(Error::journal)
@@ -178,7 +178,8 @@ impl<B: Backend> Shared<B> {
         self.state().hints = Some(hints);
     }
 
-    /// Observes all objects. What is said to be unread is not among those that were read.
+    /// Observes all objects. An object reported as unread is removed from the objects that were
+    /// read.
     pub(super) fn observe(&self) -> Result<Observed, Error> {
         let mut observed = guarded("the backend", || self.backend.observe()).flatten()?;
         if !observed.unread.is_empty() {
@@ -192,7 +193,7 @@ impl<B: Backend> Shared<B> {
         Ok(observed)
     }
 
-    /// Returns by what name, its own or that of its lane, an object was not read, and why.
+    /// Returns the name under which an object was unread, its own or its lane's, and the reason.
     pub(super) fn unread<'a>(
         &self,
         observed: &'a Observed,
@@ -206,13 +207,13 @@ impl<B: Backend> Shared<B> {
         found.map(|(name, why)| (&**name, &**why))
     }
 
-    /// Returns the lane of an object. A backend that panics has one for each.
+    /// Returns an object's lane. If the backend panics, each object has its own.
     pub(super) fn lane(&self, key: &str) -> String {
         let lane = guarded("the backend", || self.backend.lane(key));
         lane.unwrap_or_else(|_| key.to_owned())
     }
 
-    /// A backend that panics does not say that the action is benign.
+    /// Returns true if the backend says so; if it panics, the action is not benign.
     pub(super) fn is_benign(&self, action: &Action, observed: Option<&Object>) -> bool {
         guarded("the backend", || self.backend.is_benign(action, observed)).unwrap_or(false)
     }
@@ -225,8 +226,7 @@ impl<B: Backend> Shared<B> {
     }
 }
 
-/// Calls the backend or the provider. A panic counts as no answer: it concerns this call, and no
-/// later one.
+/// Calls the backend or the provider. A panic counts as no answer; later calls are not affected.
 pub(super) fn guarded<T>(what: &str, call: impl FnOnce() -> T) -> Result<T, Error> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
         let text = panic
@@ -238,15 +238,15 @@ pub(super) fn guarded<T>(what: &str, call: impl FnOnce() -> T) -> Result<T, Erro
     })
 }
 
-/// The most that is kept of a text of the backend, in bytes.
+/// The limit of a stored text from the backend, in bytes.
 const MAX_TEXT: usize = 4096;
 
-/// Returns true if a task has an id that can be recorded.
+/// Returns true if a task's id can be recorded.
 pub(super) fn is_task_id(task: &str) -> bool {
     !task.is_empty() && task.len() <= MAX_TEXT
 }
 
-/// Cuts a text of the backend to a length that can be recorded.
+/// Cuts a text from the backend to a length that can be recorded.
 pub(super) fn clipped(mut text: String) -> String {
     if text.len() > MAX_TEXT {
         let end = (0..=MAX_TEXT).rev().find(|end| text.is_char_boundary(*end));
@@ -262,7 +262,7 @@ impl Error {
     }
 }
 
-/// Returns the error of a job whose key the journal does not take.
+/// Returns the error for a job whose key the journal refuses.
 pub(super) fn of_key(job: &str, error: trueup_journal::Error) -> Error {
     match error.refusal() {
         Some(Refusal::KeyUsed) => other_action(job),

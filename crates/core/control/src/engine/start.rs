@@ -1,4 +1,5 @@
-//! The start of an action: recorded before the backend is asked, and its answer right after.
+//! The start of an action: recorded before the backend is asked; the answer is recorded right
+//! after.
 
 use trueup_journal::{Execution, OperationState, Refusal, Start};
 use trueup_reconcile::ErrorClass;
@@ -9,14 +10,14 @@ use super::trace;
 use crate::record::{Record, millis};
 use crate::{Action, Approval, Backend, Error, Started};
 
-/// What became of the request to start an action.
+/// The result of a request to start an action.
 #[derive(Debug)]
 pub(crate) enum StartOutcome {
-    /// It is in flight.
+    /// The operation is in flight.
     InFlight,
-    /// It was refused, without an effect.
+    /// The backend refused it, without an effect.
     Refused(ErrorClass, String),
-    /// An operation began with the job's key before.
+    /// An earlier operation began with the job's key.
     Repeated,
     /// Another operation on the object is in flight.
     Busy,
@@ -26,20 +27,20 @@ pub(crate) enum StartOutcome {
     NotRecorded(Error),
 }
 
-/// The job that an action is.
+/// The job of an action.
 #[derive(Clone, Copy)]
 pub(super) struct JobStart<'a> {
-    /// Its idempotency key.
+    /// The job's idempotency key.
     pub(super) job: &'a str,
-    /// The same, as the journal has it.
+    /// The same key in the journal's form.
     pub(super) key: &'a str,
-    /// What was submitted with the key.
+    /// The encoded action that was submitted with the key.
     pub(super) request: &'a [u8],
 }
 
 impl<B: Backend> Shared<B> {
-    /// Starts an action, in the lane of its object. The nonce of its approval is spent in the
-    /// commit that records the start: a token that is refused burns nothing.
+    /// Starts an action in its object's lane. The commit that records the start also spends the
+    /// approval's nonce: a refused token spends nothing.
     pub(super) fn start(
         &self,
         action: Action,
@@ -105,8 +106,9 @@ impl<B: Backend> Shared<B> {
         self.record_answer(&record, execution, started)
     }
 
-    /// Returns true if the same action was done before, and its object read back as something else
-    /// then. A success clears the backoff of its object, so one that has a backoff was no success.
+    /// Returns true if the same action was done before, and its object then read back with another
+    /// value. A success clears the object's backoff, so an action whose object has a backoff was no
+    /// success.
     fn is_again(&self, action: &Action) -> Result<bool, Error> {
         let name = self.name(&action.key);
         let backoff = self.journal.backoff(name.as_bytes());
@@ -121,7 +123,7 @@ impl<B: Backend> Shared<B> {
         Ok(record.is_ok_and(|it| it.is_same(action) && (is_done || it.is_again)))
     }
 
-    /// Adds the flight of an object, unless it has one.
+    /// Adds an object's operation in flight; returns false if it has one already.
     fn take_off(&self, key: &str, record: &Record) -> bool {
         let mut state = self.state();
         if state.flights.contains_key(key) {
@@ -132,13 +134,13 @@ impl<B: Backend> Shared<B> {
         true
     }
 
-    /// Removes the flight of an object.
+    /// Removes an object's operation in flight.
     fn land(&self, key: &str, outcome: StartOutcome) -> StartOutcome {
         self.state().flights.remove(key);
         outcome
     }
 
-    /// Records the answer to a request before anything waits for it.
+    /// Records the answer to a request before any caller waits for it.
     fn record_answer(
         &self,
         record: &Record,
@@ -148,14 +150,14 @@ impl<B: Backend> Shared<B> {
         let key = &record.action.key;
         let now = self.config.now();
         let phase = match started {
-            // No task id means done.
+            // An empty task id means done.
             Started::Done => Phase::Answered(Answer::Succeeded),
             Started::Task(task) if task.is_empty() => Phase::Answered(Answer::Succeeded),
             Started::Task(task) if !is_task_id(&task) => {
                 Phase::Lost { why: "the id of its task is too long to be recorded".to_owned() }
             }
             Started::Task(task) => {
-                // If it cannot be recorded, the request is looked for after a restart.
+                // If it cannot be recorded, the engine looks for the request after a restart.
                 if let Err(error) = execution.running(&task) {
                     trace::journal_failed(&error);
                 }

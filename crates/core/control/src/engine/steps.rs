@@ -1,4 +1,4 @@
-//! Jobs of several steps: each step is a job, and each has an action that undoes it.
+//! Jobs of several steps: each step is a job, with an optional action that undoes it.
 
 use sha2::{Digest as _, Sha256};
 use trueup_journal::{Execution, KeyState, Outcome, Start};
@@ -13,43 +13,45 @@ use crate::{Action, Backend, Error, ErrorKind};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StepsState {
-    /// A step has not ended. Submit the job again to go on.
+    /// A step has not ended. Submit the job again to continue.
     Pending {
-        /// The number of the step, from 0.
+        /// The step's number, from 0.
         step: usize,
-        /// True if it is being undone.
+        /// True if the step is being undone.
         is_compensation: bool,
-        /// The state of its action.
+        /// The state of the step's action.
         state: JobState,
     },
-    /// Another thread goes on with it at the moment.
+    /// Another thread is working on it.
     InProgress,
     /// All steps took effect. This answer stays.
     Succeeded,
-    /// A step failed, for this reason, and those before it were undone. This answer stays.
+    /// A step failed for this reason, and the earlier ones were undone. This answer stays.
     Compensated(String),
-    /// A step failed, and one before it could not be undone. This answer stays.
+    /// A step failed, and an earlier one could not be undone. This answer stays.
     Failed(String),
 }
 
-/// What the record of such a job has as its step, once a step has failed.
+/// The prefix of the job's step in its record, once a step has failed.
 const UNDO: &[u8] = b"undo ";
 
-/// What a step does, and what undoes it if a later step fails. Without that it stays.
+/// A step's action, and the action that undoes it if a later step fails. Without one, the step
+/// stays.
 type Step = (Action, Option<Action>);
 
 impl<B: Backend> EngineHandle<B> {
-    /// Executes steps in order, each at most once for this idempotency key, and goes on where it
-    /// was if it is submitted again: also after a crash at any point. It does not wait for tasks. A
-    /// step is an action, with the one that undoes it; without that one it stays.
+    /// Executes steps in order, each at most once for this idempotency key. If submitted again,
+    /// even after a crash at any point, it continues where it was. It does not wait for tasks. A
+    /// step is an action, and optionally the action that undoes it; without one, the step stays.
     ///
-    /// If a step fails, or is refused for good, those before it are undone, the last one first.
-    /// That is recorded before it begins, so no crash makes the job go forward again.
+    /// If a step fails, or is refused for good, the earlier steps are undone, the last one first.
+    /// The decision is recorded before the undoing begins, so no crash makes the job go forward
+    /// again.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) if the key was used for other steps. Otherwise as
-    /// [`submit_job`](Self::submit_job).
+    /// [`Invalid`](crate::ErrorKind::Invalid) if the key was used for other steps. Otherwise the
+    /// errors of [`submit_job`](Self::submit_job).
     pub fn submit_steps(
         &self,
         idempotency_key: &str,
@@ -77,8 +79,8 @@ impl<B: Backend> EngineHandle<B> {
         self.run_steps(idempotency_key, steps, execution)
     }
 
-    /// Returns the idempotency keys of the jobs of several steps that have not ended: submit them
-    /// again after a restart.
+    /// Returns the idempotency keys of the unfinished jobs of several steps: submit them again
+    /// after a restart.
     ///
     /// # Errors
     ///
@@ -91,7 +93,8 @@ impl<B: Backend> EngineHandle<B> {
         Ok(keys.map(str::to_owned).collect())
     }
 
-    /// An object's operation has a `/` after the name of the engine, so no object has this name.
+    /// Returns the job's name in the journal. An object's operation has a `/` after the engine's
+    /// name, so no object has this name.
     fn steps_name(&self, job: &str) -> String {
         format!("{}:steps/{job}", self.0.config.name)
     }
@@ -165,7 +168,7 @@ impl StepsState {
     }
 }
 
-/// Returns the state of a job of several steps that has ended.
+/// Returns the state of a finished job of several steps.
 fn outcome_of(outcome: Outcome) -> Result<StepsState, Error> {
     Ok(match outcome {
         Outcome::Succeeded(_) => StepsState::Succeeded,
@@ -178,14 +181,15 @@ fn outcome_of(outcome: Outcome) -> Result<StepsState, Error> {
     })
 }
 
-/// Returns the number of the step that failed, and why, if the record says so.
+/// Returns the number of the failed step and the reason; `None` if the record names none.
 fn failed_step(record: &[u8]) -> Option<(usize, String)> {
     let text = str::from_utf8(record.strip_prefix(UNDO)?).ok()?;
     let (number, why) = text.split_once(' ')?;
     Some((number.parse().ok()?, why.to_owned()))
 }
 
-/// Returns a hash of the steps, secrets left out: other steps with the same key have another one.
+/// Returns a hash of the steps without their secrets. Other steps with the same key have another
+/// one.
 fn definition(steps: &[Step]) -> Vec<u8> {
     let mut hash = Sha256::new();
     for (action, compensation) in steps {

@@ -1,10 +1,11 @@
-//! Spans and events for `tracing`, with the feature of that name. Without it they are empty.
+//! Spans and events for `tracing`, with the feature of that name. Without the feature, they are
+//! empty.
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
 use super::flight::End;
 use crate::record::Record;
 
-/// Reports that an operation was recorded as started. Secrets are not shown.
+/// Reports that an operation was recorded as started. Hides secrets.
 pub(crate) fn started(record: &Record) {
     #[cfg(feature = "tracing")]
     tracing::info!(request = record.request, action = %record.action, "started");
@@ -21,7 +22,7 @@ pub(crate) fn ended(record: &Record, end: &End) {
     }
 }
 
-/// Reports how many operations an earlier process left in flight.
+/// Reports the number of operations that an earlier process left in flight.
 pub(crate) fn recovered(count: usize) {
     #[cfg(feature = "tracing")]
     if count > 0 {
@@ -29,7 +30,7 @@ pub(crate) fn recovered(count: usize) {
     }
 }
 
-/// Reports that the journal did not record what became of an operation.
+/// Reports that the journal did not record an operation's result.
 pub(crate) fn journal_failed(error: &dyn std::error::Error) {
     #[cfg(feature = "tracing")]
     tracing::error!(%error, "the journal did not record what became of an operation");

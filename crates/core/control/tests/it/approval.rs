@@ -22,7 +22,7 @@ pub(crate) fn engine(sim: &Sim, desired: Fixed) -> Engine<Sim, Fixed> {
     Engine::new(sim.clone(), desired, &sim.journal(), config(sim)).unwrap()
 }
 
-/// A token made now, for the journal of the simulation.
+/// Returns a token made now, for the simulation's journal.
 pub(crate) fn token(
     sim: &Sim,
     secret: &[u8; 32],
@@ -35,7 +35,7 @@ pub(crate) fn token(
     Approval::sign_with(secret, terms).to_string()
 }
 
-/// An engine that is to change the object `a`, which is destructive, and its ledger.
+/// Returns an engine that should change the object `a`, which is destructive, and its ledger.
 pub(crate) fn waiting() -> (Sim, Engine<Sim, Fixed>, MemoryLedger) {
     let sim = destructive([("a", "1")]);
     let it = engine(&sim, fixed([("a", "2")]));
@@ -83,7 +83,7 @@ fn a_destructive_action_waits_and_a_token_lets_it_pass_once() {
     assert!(pass(&mut it, &mut ledger).converged());
     assert!(it.handle().approvals().is_empty());
 
-    // The same action in the same state waits again, and the token was used: after a restart too.
+    // The same action in the same state waits again, even after a restart: the token was used.
     for _ in 0..2 {
         sim.world().objects = objects([("a", "1")]);
         pass(&mut it, &mut ledger);
@@ -111,7 +111,7 @@ fn an_action_that_was_refused_can_be_approved_before_it_is_tried_again() {
     };
     let report = approve(&mut it, 1);
     assert!(matches!(report.ops()[0].outcome, Outcome::Failed(_)));
-    // It is asked for at once, and waits for its turn with the token.
+    // It asks for approval at once, and waits for its turn with the token.
     sim.world().mode = Mode::Done;
     let report = approve(&mut it, 2);
     let Outcome::Pending(Pending::Own(Wait::Retry(_))) = report.ops()[0].outcome else {
@@ -129,7 +129,7 @@ fn an_approved_state_that_has_changed_is_not_approved() {
     sim.world().objects = objects([("a", "3")]);
     assert!(!pass(&mut it, &mut ledger).converged());
     assert_eq!(it.handle().approve(&right).unwrap_err().kind(), ErrorKind::NotWaiting);
-    // Back in the approved state the token is good: it was not spent.
+    // Back in the approved state, the token is valid: it was not spent.
     sim.world().objects = objects([("a", "1")]);
     pass(&mut it, &mut ledger);
     it.handle().approve(&right).unwrap();
@@ -139,7 +139,7 @@ fn an_approved_state_that_has_changed_is_not_approved() {
     assert_eq!(sim.world().starts, 0);
 }
 
-/// By another engine with the same journal.
+/// Another engine with the same journal spends it.
 #[test]
 fn a_token_that_is_spent_meanwhile_is_refused_at_the_start() {
     let sim = destructive([("a", "1")]);
@@ -198,7 +198,7 @@ fn a_thousand_wrong_tokens_pass_nothing_and_spend_nothing() {
             0..=2 => {
                 let mut bytes = right.clone().into_bytes();
                 bytes[number(right.len())] ^= 1 << number(7);
-                // Of ASCII such a flip is ASCII, too.
+                // Flipping such a bit of ASCII gives ASCII.
                 String::from_utf8(bytes).unwrap()
             }
             3 => {
@@ -225,7 +225,7 @@ fn a_thousand_wrong_tokens_pass_nothing_and_spend_nothing() {
     assert_eq!(kinds.len(), 4, "{kinds:?}");
     assert_eq!(kinds.values().sum::<i32>(), 1000, "{kinds:?}");
     assert_eq!(sim.world().starts, 0);
-    // The nonce of the right one, which all of them had, is not spent.
+    // All of these tokens had the right one's nonce, which is not spent.
     handle.approve(&right).unwrap();
     assert!(pass(&mut it, &mut ledger).converged());
     assert_eq!(sim.world().starts, 1);
@@ -242,7 +242,7 @@ fn a_destructive_job_waits_for_its_approval() {
     handle.approve(&token(&sim, &SECRET, request.hash, 7, 60)).unwrap();
     assert_eq!(submit("k"), JobState::Succeeded);
     assert!(handle.approvals().is_empty());
-    // Another key is another execution, and the token is used.
+    // Another key means another execution, and the token is used.
     let again = request_of(submit("k2"));
     let used = token(&sim, &SECRET, again.hash, 7, 60);
     let error = handle.approve(&used).unwrap_err();

@@ -1,4 +1,4 @@
-//! The backend of the simulated world.
+//! The simulated world's backend.
 
 use trueup_control::{Action, Backend, Error, ErrorKind, Found, Object, Observed, Started, Task};
 

@@ -1,5 +1,4 @@
-//! The power fails, or the agent is killed, at each step of the disk and of the backend, one after
-//! the other.
+//! The power fails, or the agent is killed, at each step of the disk and of the backend in turn.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -12,10 +11,10 @@ use trueup_reconcile::{PassInput, Report as _, Source as _};
 
 use crate::world::{Mode, Says, Sim, fixed, snapshot};
 
-/// What the agent is to do.
+/// The agent's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Script {
-    /// A job whose object shows nothing of it.
+    /// A job that its object does not show.
     Job,
     /// A job that needs an approval.
     Approved,
@@ -25,18 +24,18 @@ enum Script {
     Desired,
 }
 
-/// How the agent stops, and what the next one finds.
+/// The way in which the agent stops, and the state for the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
-    /// The power fails: what was not synced is lost.
+    /// The power fails: data that was not synced is lost.
     Power,
-    /// The process is killed: what it has written is there.
+    /// The process is killed: the data that it has written stays.
     Kill,
-    /// The process is killed, and the backend's objects cannot be read for a while after that.
+    /// The process is killed, and then the backend's objects cannot be read for a while.
     KillThenUnread,
 }
 
-/// What the agent knows when it stops.
+/// The agent's answers before it stopped.
 #[derive(Debug, Default)]
 struct Known {
     job: Option<JobState>,
@@ -66,8 +65,8 @@ fn action(script: Script) -> Option<Action> {
     }
 }
 
-/// Runs an agent until it has done what the script says, or for 200 s, or until the power fails.
-/// Each token has a nonce of its own.
+/// Runs an agent until it has completed the script, for at most 200 s, or until the power fails.
+/// Each token has its own nonce.
 fn run(sim: &Sim, script: Script, nonce: u8) -> Known {
     let mut known = Known::default();
     let Ok(journal) = trueup_journal::Journal::open_on(sim.clone()) else {
@@ -78,8 +77,8 @@ fn run(sim: &Sim, script: Script, nonce: u8) -> Known {
     let Ok(mut ledger) = journal.ledger("control", &scope) else {
         return known;
     };
-    // One lane at a time: lanes in parallel share syncs by chance, and the steps would not be the
-    // same ones in each run.
+    // One lane at a time: parallel lanes may share syncs, and then the steps would differ between
+    // runs.
     let config = sim.config().with_lanes(NonZeroUsize::MIN);
     let config = config.with_gate(Gate::new("host", |_, signature| signature == b"signed"));
     let mut engine = Engine::new(sim.clone(), provider(script), &journal, config).unwrap();
@@ -129,8 +128,8 @@ fn world(script: Script, mode: Mode, says: Says) -> Sim {
     sim
 }
 
-/// Runs a script with a stop at each step, and again after that. Returns the number of steps, and
-/// how many of the stops ended in doubt. The first start is answered as `first` says.
+/// Runs a script with a stop at each step, and then another agent. Returns the number of steps, and
+/// of stops that ended in doubt. The first start is answered as `first` says.
 fn at_every_step(
     script: Script,
     (first, mode): (Option<Mode>, Mode),
@@ -166,8 +165,8 @@ fn at_every_step(
                 world.unread_until = world.now + 20;
             }
         }
-        // The truth cannot be known of a request that was recorded, whose answer was not, and of
-        // which neither the backend nor the object says anything.
+        // A request stays in doubt if its start was recorded and its answer was not, and neither
+        // the backend nor the object shows a result.
         let (operations, unreadable) = sim.journal().in_flight().unwrap();
         assert!(unreadable.is_empty());
         let is_lost = operations.iter().any(|operation| operation.task.is_none());
@@ -196,11 +195,11 @@ fn at_every_step(
                 assert_eq!(after.job, Some(JobState::Succeeded), "{what}");
             }
         }
-        // A task id that was acknowledged is known.
+        // If a task id was acknowledged, the next agent knows it.
         if let Some(JobState::Running { task: Some(_), .. }) = before.job {
             assert_eq!(after.job, Some(JobState::Succeeded), "{what}");
         }
-        // What was acknowledged stays so, and nothing took effect twice.
+        // Acknowledged results stay, and nothing took effect twice.
         if before.job.as_ref().is_some_and(JobState::is_ended) {
             assert_eq!(before.job, Some(JobState::Succeeded), "{what}");
             assert_eq!(after.job, before.job, "{what}");
@@ -209,7 +208,7 @@ fn at_every_step(
         assert_eq!(world.effects, whole_effects, "{what}");
         assert_eq!(world.objects, whole_objects, "{what}");
         drop(world);
-        // What it created is known as its own.
+        // The agent knows that it created the object.
         if script == Script::Desired {
             let journal = sim.journal();
             let ledger = journal.ledger("control", &LedgerScope::new("host", "boot")).unwrap();
@@ -232,7 +231,7 @@ fn a_job_is_executed_once_whenever_the_agent_stops() {
                 assert!(steps > 8);
                 assert_eq!(doubts, 0);
                 let (_, doubts) = at_every_step(script, (None, mode), Says::Nothing, stop);
-                // Exactly the steps between the record of the start and that of the answer.
+                // Exactly the stops between the record of the start and the record of the answer.
                 assert_eq!(doubts > 0, script != Script::Visible, "{script:?} {mode:?}");
                 println!("{stop:?}: {script:?} {mode:?}, not said: {doubts} in doubt");
             }
@@ -254,7 +253,7 @@ fn a_desired_state_is_reached_whenever_the_agent_stops() {
     }
 }
 
-/// The first request, or the answer to it, is lost, and the agent stops as well.
+/// The first request or its answer is lost, and the agent also stops.
 #[test]
 fn what_is_lost_takes_effect_once_whenever_the_agent_stops() {
     for stop in [Stop::Power, Stop::KillThenUnread] {
@@ -266,7 +265,7 @@ fn what_is_lost_takes_effect_once_whenever_the_agent_stops() {
                 assert!(steps > 8);
                 assert_eq!(doubts, 0);
             }
-            // Where the backend does not say, the object does.
+            // If the backend cannot answer, the object shows the result.
             for script in [Script::Visible, Script::Desired] {
                 let (_, doubts) = at_every_step(script, modes, Says::Nothing, stop);
                 assert_eq!(doubts, 0);

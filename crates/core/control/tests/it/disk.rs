@@ -1,4 +1,4 @@
-//! The disk of the simulated world: what was not synced is lost with the power.
+//! The simulated world's disk: data that was not synced is lost with the power.
 
 use std::io;
 

@@ -46,7 +46,7 @@ fn a_loop_drives_an_engine_and_tells_what_became_of_objects() {
     running.stop(wait).unwrap();
 }
 
-/// Nobody who looks at statuses alone takes it for a state that is in place.
+/// A caller who reads only statuses must not mistake it for a converged state.
 #[test]
 fn an_api_that_is_not_reached_is_an_exception_and_an_event() {
     let sim = Sim::new();

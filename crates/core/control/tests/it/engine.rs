@@ -34,13 +34,13 @@ fn an_engine_creates_configures_and_destroys_what_is_its_own() {
     assert_eq!(report.undesired(), ["foreign"]);
     assert_eq!(sim.world().objects, objects([("foreign", "1"), ("new", "1"), ("old", "2")]));
 
-    // A second pass does nothing, to the backend and to the disk.
+    // A second pass does nothing to the backend or the disk.
     sim.world().steps.clear();
     let report = pass(&mut engine, &mut ledger);
     assert_eq!((report.converged(), report.ops().len()), (true, 0));
     assert_eq!(sim.world().steps, ["observe"]);
 
-    // What is not desired any more goes if this agent created it.
+    // An object that is no longer desired is destroyed if this agent created it.
     desired.set(Some(Objects::new()));
     let report = pass(&mut engine, &mut ledger);
     assert_eq!(texts(&report), ["new: destroy: applied"]);
@@ -67,7 +67,7 @@ fn a_pass_does_not_wait_for_a_task_and_a_key_has_one_at_a_time() {
     assert!(!report.converged());
     assert_eq!(report.requeue_after(), Some(Duration::from_secs(2)));
 
-    // Another desired value for the key waits; another key goes on.
+    // Another desired value for the key waits; the other key continues.
     desired.set(Some(objects([("a", "3"), ("b", "2")])));
     pass(&mut engine, &mut ledger);
     assert_eq!(sim.world().starts, 2);
@@ -202,10 +202,10 @@ fn a_start_that_takes_long_is_pending_and_requests_a_pass_at_its_end() {
     let (hints, hinted) = hints();
     let _subscription = engine.subscribe(&(), hints);
     let release = sim.hold(|world| &mut world.start_waits);
-    // A pass that ends before the lane's turn leaves the start to a later one.
+    // If a pass ends before the lane's turn, a later pass starts the action.
     let starting = Outcome::Pending(Pending::Own(Wait::Starting));
     while pass(&mut engine, &mut ledger).ops()[0].outcome != starting {}
-    // Meanwhile nothing else is begun on it, and the engine answers.
+    // Meanwhile no other action begins on it, and the engine answers.
     let report = pass(&mut engine, &mut ledger);
     assert_eq!(report.ops()[0].outcome, starting);
     assert_eq!(engine.handle().operations().unwrap().len(), 1);

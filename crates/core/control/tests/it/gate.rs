@@ -1,10 +1,10 @@
-//! The gate, without an engine: what a token is over.
+//! The gate without an engine: the content of tokens.
 
 use std::time::{Duration, SystemTime};
 
 use trueup_control::{Action, Approval, ErrorKind, Gate, JournalId, Object, Terms, Value, Verb};
 
-/// A checksum in place of a signature: the gate is what is tested here.
+/// A checksum in place of a signature, because these tests are about the gate.
 fn sum(key: u8, message: &[u8]) -> Vec<u8> {
     let start = 0xcbf2_9ce4_8422_2325_u64 ^ u64::from(key);
     let hash = message
@@ -83,9 +83,9 @@ fn a_token_is_checked_for_form_signature_journal_and_times() {
         "trueup2.zz",
         &sign(1, 3, 10, 100)[1..],
         "trueup2.é",
-        // Of an earlier version.
+        // A token of an earlier version.
         &sign(1, 3, 10, 100).replacen("trueup2", "trueup1", 1),
-        // A time that there is not.
+        // A time beyond the clock's range.
         &sign(1, 3, 10, 100).replacen("0000000000000064", &"f".repeat(16), 1),
     ] {
         assert_eq!(kind(text, 99), ErrorKind::Malformed, "{text}");
@@ -115,7 +115,7 @@ fn a_token_is_for_a_bounded_time_that_has_begun() {
     assert_eq!(check(&gate, 0, 1 + DAY), refused, "also if part of it is over");
     assert_eq!(check(&short, 1000, 1060), None);
     assert_eq!(check(&short, 1000, 1061), refused);
-    // Of a clock that is ahead.
+    // Issued by a clock that is ahead.
     assert_eq!(check(&gate, 1060, 1100), None);
     assert_eq!(check(&gate, 1061, 1100), refused);
     assert_eq!(check(&gate, 1000 + 365_250 * DAY, 1001 + 365_250 * DAY), refused);

@@ -1,4 +1,4 @@
-//! Hints of the backend, beside those of the provider.
+//! Hints of the backend, in addition to the provider's.
 
 use std::fs;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ use trueup_reconcile::{Drained, Hints, Source as _, Subscribed};
 
 use crate::world::Sim;
 
-/// A backend without objects, whose subscription is one of the test's.
+/// A backend without objects, with a subscription from the test.
 #[derive(Default)]
 struct Hinting(Mutex<Option<Subscribed<Box<dyn Subscription>, Error>>>);
 
@@ -37,10 +37,10 @@ impl Backend for Hinting {
     }
 }
 
-/// A subscription with a descriptor, and what it drains if that is readable.
+/// A subscription with a descriptor, and the result of draining it when it is readable.
 struct Counter(Arc<OwnedFd>, Drained);
 
-/// A provider that knows nothing, and its subscription.
+/// A provider without a known state, and its subscription.
 struct Hinted(Option<Counter>);
 
 impl Provider for Hinted {
@@ -110,7 +110,7 @@ fn the_events_of_provider_and_backend_come_by_one_descriptor() {
     assert_eq!(both.drain().unwrap(), Drained::Hint);
     assert!(!is_readable(both.descriptor().unwrap()));
 
-    // What counts most is what is said of both.
+    // The more important of the two results counts.
     fs::write(&file, "{}").unwrap();
     rustix::io::write(&*counter, &1u64.to_ne_bytes()).unwrap();
     assert_eq!(both.drain().unwrap(), Drained::Lost);

@@ -28,7 +28,7 @@ fn sixty_four_threads_with_one_key_execute_once() {
             let threads: Vec<_> = (0..64)
                 .map(|number| {
                     let (handle, begin) = (engine.handle(), &begin);
-                    // Some name another object: whoever is first has the key.
+                    // Some name another object: the first one has the key.
                     let object = if number % 4 == 0 { "b" } else { "a" };
                     scope.spawn(move || {
                         begin.wait();
@@ -98,7 +98,7 @@ fn a_task_that_the_backend_forgot_is_looked_for() {
     assert_eq!(submit(), JobState::Succeeded);
 }
 
-/// A backend whose effect is a line of a file.
+/// A backend that appends a line to a file for each effect.
 struct Lines(PathBuf);
 
 impl Backend for Lines {
@@ -127,7 +127,7 @@ impl Backend for Lines {
 
 const DIRECTORY: &str = "TRUEUP_CONTROL_DIRECTORY";
 
-/// One of the processes of the test below: without its variable it does nothing.
+/// One of the processes of the test below; does nothing unless its variable is set.
 #[test]
 fn one_process() {
     let Some(directory) = std::env::var_os(DIRECTORY).map(PathBuf::from) else {
@@ -162,7 +162,7 @@ fn eight_processes_with_one_key_execute_once() {
     fs::remove_dir_all(&directory).unwrap();
 }
 
-/// Whether it has ended or not, and without waiting for what hangs.
+/// This holds whether the first job has ended or not, without waiting for calls that hang.
 #[test]
 fn a_key_that_was_used_for_another_action_is_refused_at_once() {
     let sim = Sim::new();
@@ -177,7 +177,7 @@ fn a_key_that_was_used_for_another_action_is_refused_at_once() {
     };
     while is_late(&submit("a")) {}
     let release = sim.hold(|world| &mut world.task_waits);
-    // The question about its task hangs in the lane of its object.
+    // The question about its task hangs in its object's lane.
     while sim.world().task_waits.is_some() {
         assert!(is_late(&submit("a")));
     }

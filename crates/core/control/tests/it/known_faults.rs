@@ -34,7 +34,7 @@ fn kube_rs_1322_a_panic_concerns_one_call_and_no_later_one() {
 fn sidekiq_unique_jobs_293_a_crash_leaves_no_lock() {
     let sim = Sim::new();
     let engine = sim.engine(fixed([]));
-    // The power fails after the start is recorded, and before the request is made.
+    // The power fails after the start was recorded, and before the request is made.
     let before = sim.world().steps.len();
     sim.world().fails_at = Some(before + 4);
     let _ = engine.handle().submit_job("k", snapshot("a", "k"));
@@ -60,7 +60,7 @@ fn proxmox_596_a_lost_answer_is_no_failure() {
         let outcomes: Vec<_> = report.ops().iter().map(|op| &op.outcome).collect();
         assert_eq!(outcomes, [&Outcome::Applied], "{says:?}");
         assert!(report.converged());
-        // A request that was lost is made again, once it cannot take effect any more.
+        // A lost request is repeated once it can no longer take effect.
         let sim = Sim::new();
         sim.world().objects = objects([("a", "1")]);
         sim.world().mode = Mode::LosesRequest;
@@ -115,8 +115,8 @@ fn dbos_py_716_a_record_that_cannot_be_read_stops_no_other() {
     assert!(pass(&mut engine, &mut ledger).converged());
 }
 
-/// kubernetes#112325, controller-runtime#1594: a backoff was jumped over by other events, lost at a
-/// restart, and not cleared by success.
+/// kubernetes#112325, controller-runtime#1594: other events skipped a backoff, a restart lost it,
+/// and a success did not clear it.
 #[test]
 fn kubernetes_112325_a_backoff_holds_survives_a_restart_and_is_cleared() {
     let sim = Sim::new();
@@ -141,7 +141,7 @@ fn kubernetes_112325_a_backoff_holds_survives_a_restart_and_is_cleared() {
     sim.world().mode = Mode::Done;
     assert!(pass(&mut engine, &mut ledger).converged());
     assert_eq!(sim.journal().backoffs().unwrap().len(), 0);
-    // The next failure begins at the first delay again.
+    // The next failure starts with the first delay again.
     sim.world().mode = Mode::Refuses(ErrorClass::Busy);
     sim.world().objects.clear();
     pass(&mut engine, &mut ledger);
@@ -150,8 +150,8 @@ fn kubernetes_112325_a_backoff_holds_survives_a_restart_and_is_cleared() {
     assert!(pass(&mut engine, &mut ledger).converged());
 }
 
-/// A permanent refusal is not tried again for long, but at once when the object is desired
-/// otherwise.
+/// A permanent refusal is retried only after a long time, but at once if the desired object
+/// changes.
 #[test]
 fn another_desired_object_ends_the_backoff() {
     let sim = Sim::new();

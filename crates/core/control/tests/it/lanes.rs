@@ -23,7 +23,7 @@ struct Lanes(Arc<(Mutex<State>, Condvar)>);
 #[derive(Default)]
 struct State {
     objects: Objects,
-    /// The lanes in which a call runs.
+    /// The lanes with a call in progress.
     inside: BTreeSet<String>,
     begun: BTreeSet<String>,
     order: Vec<String>,
@@ -41,7 +41,7 @@ impl Lanes {
         if !is_new {
             self.0.0.lock().unwrap().overlaps += 1;
         }
-        // Another call of the lane gets its chance.
+        // Gives another call of the lane a chance.
         for _ in 0..100 {
             std::thread::yield_now();
         }
@@ -75,7 +75,7 @@ impl Backend for Lanes {
             let (mut state, timeout) = waited.unwrap();
             assert!(!timeout.timed_out(), "the lanes do not run in parallel");
             state.order.push(action.key.clone());
-            // A job leaves its object as it is.
+            // A job leaves its object unchanged.
             let made = action.apply_to(None);
             let made = made.map(|object| (action.key.clone(), object));
             state.objects.extend(made);
@@ -130,7 +130,7 @@ fn a_lane_is_served_one_call_at_a_time_in_the_order_of_keys_and_lanes_in_paralle
     let planned = |lane: &str| -> Vec<&String> {
         let mut seen = BTreeSet::new();
         let of_lane = state.order.iter().filter(|key| lane_of(key) == lane);
-        // The job's object comes twice, and its job at any time.
+        // The job's object occurs twice, and its job at any time.
         of_lane
             .filter(|key| !["vm1/a", "vm2/x"].contains(&key.as_str()) && seen.insert(*key))
             .collect()
@@ -139,7 +139,7 @@ fn a_lane_is_served_one_call_at_a_time_in_the_order_of_keys_and_lanes_in_paralle
     assert_eq!(planned("vm2"), ["vm2", "vm2/a", "vm2/b"]);
 }
 
-/// A start that is not answered keeps a pass waiting once, and its lane is not asked meanwhile.
+/// A start without an answer delays one pass, and its lane is skipped meanwhile.
 #[test]
 fn a_lane_that_hangs_holds_up_no_other() {
     let sim = Sim::new();
@@ -166,7 +166,7 @@ fn a_lane_that_hangs_holds_up_no_other() {
     let begun = Instant::now();
     pass(&mut engine, &mut ledger);
     assert!(begun.elapsed() < wait);
-    // The task of vm2 was asked for, after its start, and that of vm1/b was not.
+    // The engine asked for vm2's task, after its start, and not for vm1/b's.
     assert_eq!(asked(&sim), before + 1);
     sim.advance(10);
     pass(&mut engine, &mut ledger);
@@ -179,7 +179,7 @@ fn a_lane_that_hangs_holds_up_no_other() {
     assert_eq!(sim.world().starts, 3);
 }
 
-/// A question that is not answered keeps a pass waiting once.
+/// A question without an answer delays one pass.
 #[test]
 fn a_task_that_cannot_be_asked_about_holds_up_no_other_object() {
     let sim = Sim::new();
@@ -201,7 +201,7 @@ fn a_task_that_cannot_be_asked_about_holds_up_no_other_object() {
     }
     assert!(begun.elapsed() < wait);
     assert!(sim.world().objects.contains_key("b"));
-    // Once it is answered, that begins a pass. The earlier hint is that of the desired state.
+    // The answer starts a pass. The earlier hint came from the desired state.
     assert_eq!(hinted.try_iter().count(), 1);
     release.send(()).unwrap();
     hinted.recv_timeout(Duration::from_secs(60)).unwrap();

@@ -1,4 +1,4 @@
-//! The tests of the control core.
+//! The tests of the crate's public API.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[cfg(feature = "signed")]

@@ -1,4 +1,4 @@
-//! Answers of a backend that make no sense, panic, or are too long to be recorded.
+//! Nonsensical answers of a backend, panics, and answers too long to be recorded.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ use trueup_reconcile::{MemoryLedger, PassInput, Report as _, Source as _};
 
 use crate::world::{Sim, fixed};
 
-/// Answers oddly until it is told not to.
+/// Gives odd answers until it is switched off.
 #[derive(Clone)]
 struct Odd(Arc<Mutex<State>>);
 
@@ -79,7 +79,7 @@ impl Backend for Odd {
 
 #[test]
 fn whatever_a_backend_answers_once_it_answers_well_all_is_done() {
-    // Longer than the journal takes.
+    // Longer than the journal accepts.
     let long = || "ä".repeat(10 << 20);
     let case = Case {
         started: Started::Done,
@@ -110,7 +110,7 @@ fn whatever_a_backend_answers_once_it_answers_well_all_is_done() {
         ErrorClass::ALL.map(|class| started(refused(class, "no".to_owned()))).into();
     cases.extend([
         started(refused(ErrorClass::Busy, long())),
-        // It did nothing.
+        // The backend did nothing.
         case.clone(),
         started(lost()),
         started(Started::Task(String::new())),
@@ -155,7 +155,7 @@ fn run(what: &str, odd: Case, restarts: bool) {
     for round in 0..12 {
         match it.reconcile(PassInput::new(&(), &(), &mut ledger, &())) {
             Ok(report) => {
-                // One outcome each, and no text without a bound.
+                // Each op has one outcome, and every text is bounded.
                 let keys: Vec<_> = report.ops().iter().map(|op| op.to_string()).collect();
                 assert!(keys.iter().all(|text| text.len() < 10_000), "{what}");
                 assert!(keys.len() <= 2, "{what}: {keys:?}");

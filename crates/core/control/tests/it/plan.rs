@@ -14,7 +14,7 @@ fn normalisers() -> Normalisers {
         .with("notes", trim_end)
 }
 
-/// What a backend stores of a value that is written to it.
+/// Returns the value that a backend stores for a written one.
 fn stored(field: &str, value: &Value) -> Value {
     let text = value.expose();
     Value::new(match field {
@@ -62,7 +62,7 @@ fn objects() -> impl Strategy<Value = Objects> {
     proptest::collection::btree_map("vm[0-9]", object(), 0..8)
 }
 
-/// Each configuration, and whether it creates and destroys objects.
+/// Returns each configuration, with true if it creates and true if it destroys objects.
 fn configs() -> [(Config, bool, bool); 4] {
     let config = Config::default().with_normalisers(normalisers());
     [
@@ -80,7 +80,7 @@ proptest! {
         let [(config, ..), ..] = configs();
         let found = plan(&desired, &observed, &BTreeSet::new(), &config);
         prop_assert!(found.is_in_place(), "{found:?}");
-        // Without the normalisers, what the backend has rewritten reads as drift.
+        // Without normalisers, the backend's rewriting counts as drift.
         let plain = plan(&desired, &observed, &BTreeSet::new(), &Config::default());
         let rewritten = desired.iter().any(|(key, it)| {
             it.fields.iter().any(|(field, value)| observed[key].fields[field] != *value)
@@ -111,7 +111,7 @@ proptest! {
                 prop_assert!(!action.reason.is_empty());
                 let before = observed.get(&action.key);
                 for change in &action.changes {
-                    // Each change is a difference, and names the old value as observed.
+                    // Each change is a difference, and contains the old value as observed.
                     let old = before.and_then(|it| it.fields.get(&change.field));
                     prop_assert_eq!(old, change.old.as_ref());
                     let (field, new) = (&change.field, &change.new);
@@ -119,7 +119,7 @@ proptest! {
                     prop_assert_eq!(Some(new), desired[&action.key].fields.get(field));
                 }
             }
-            // Carried out, nothing is left but what the configuration leaves.
+            // After all actions, only the objects that the settings leave alone differ.
             let mut after = observed.clone();
             for action in &found.actions {
                 match action.apply_to(after.remove(&action.key)) {
@@ -132,11 +132,11 @@ proptest! {
             prop_assert_eq!(&rest.missing, &found.missing);
             prop_assert_eq!(&rest.undesired, &found.undesired);
             prop_assert!(!creates || found.missing.is_empty());
-            // What is not desired goes only if it is ours.
+            // An undesired object is destroyed only if it is ours.
             for key in observed.keys().filter(|key| !desired.contains_key(*key)) {
                 prop_assert_eq!(!after.contains_key(key), destroys && owned.contains(key));
             }
-            // An object of another key stays as it is.
+            // Objects with other keys stay unchanged.
             let is_left = |key: &String| !found.actions.iter().any(|action| action.key == *key);
             for (key, it) in observed.iter().filter(|(key, _)| is_left(key)) {
                 prop_assert_eq!(after.get(key), Some(it));

@@ -1,4 +1,4 @@
-//! Desired states that are unknown, and providers that fail.
+//! Unknown desired states, and providers that fail.
 
 use trueup_control::{Error, ErrorKind, Fixed, Object, Objects, Provider};
 use trueup_reconcile::{Ledger, MemoryLedger, Report as _};
@@ -12,7 +12,7 @@ fn an_unknown_desired_state_writes_nothing_for_an_hour() {
     let all: Objects = (0..50).map(|n| (format!("vm{n}"), Object::new())).collect();
     sim.world().objects = all.clone();
     let mut ledger = MemoryLedger::default();
-    // All of it is ours: an empty desired state would destroy it.
+    // All objects are ours: an empty desired state would destroy them.
     let owned = all.keys().map(|key| {
         let claim = trueup_reconcile::Claim::Ours(b"created".to_vec());
         (key.clone().into_bytes(), claim)

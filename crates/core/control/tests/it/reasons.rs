@@ -1,4 +1,4 @@
-//! The reason of a failure is known until the failure clears.
+//! The reason for a failure is known until the failure clears.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use trueup_reconcile::{Condition, MemoryLedger, Report as _};
 use crate::engine::{pass, texts};
 use crate::world::{Mode, Sim, fixed};
 
-/// The conditions that a report says are new.
+/// Returns the conditions that a report calls new.
 fn changed(report: &trueup_control::Report) -> Vec<Option<String>> {
     let mut all = Vec::new();
     report.statuses(&mut |_, status| all.push(status.map(|it| it.condition.to_string())));
@@ -43,7 +43,7 @@ fn a_failure_keeps_its_reason_during_its_backoff_and_after_a_restart() {
         let report = pass(&mut engine, &mut ledger);
         assert_eq!(changed(&report), [Some(format!("failed: {reason}"))]);
 
-        // It clears.
+        // The failure clears.
         sim.world().mode = Mode::Done;
         sim.advance(24 * 3600);
         let report = pass(&mut engine, &mut ledger);

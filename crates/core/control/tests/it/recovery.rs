@@ -1,4 +1,4 @@
-//! What an engine does about operations that another one has left, and about doubts.
+//! Recovery of another engine's operations, and doubts.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn a_request_that_may_be_made_again_is_and_its_object_is_ours() {
         drop(engine);
         sim.world().mode = Mode::Done;
         let mut engine = sim.engine(desired.clone());
-        // The end of the request, and what is still to be done.
+        // The request ends, and the remaining actions run.
         pass(&mut engine, &mut ledger);
         sim.advance(1);
         assert!(pass(&mut engine, &mut ledger).converged());
@@ -93,7 +93,7 @@ fn another_engine_takes_over_while_handles_of_the_first_are_kept() {
     assert_eq!(handle.operations().unwrap_err().kind(), ErrorKind::Ended);
 }
 
-/// The backend answers a start of an engine that was dropped only later.
+/// The backend answers the start of a dropped engine late.
 #[test]
 fn what_another_engine_still_waits_for_stops_the_recovery_of_no_other() {
     for (answer, starts) in [(Mode::Done, 2), (Mode::Refuses(ErrorClass::Busy), 3)] {
@@ -122,7 +122,7 @@ fn what_another_engine_still_waits_for_stops_the_recovery_of_no_other() {
     }
 }
 
-/// An engine that was dropped finds no truth, only after another one has taken over.
+/// A dropped engine finds no result, but only after another engine has taken over.
 #[test]
 fn a_doubt_of_an_engine_that_was_dropped_is_left_to_the_operator_of_the_next() {
     let sim = Sim::new();

@@ -1,4 +1,5 @@
-//! A token passes once, and until it expires: whatever is deleted, restarted, or set back.
+//! A token is valid once and until it expires, even if the journal is deleted, the agent restarted
+//! or the clock set back.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -30,7 +31,7 @@ fn a_used_token_does_not_pass_again_once_the_journal_was_deleted() {
     assert_eq!(refused(&it, &used), ErrorKind::OtherJournal);
     assert!(!pass(&mut it, &mut ledger).converged());
     assert_eq!(sim.world().starts, 1);
-    // The agent shows the journal to sign for.
+    // The request names the journal to sign for.
     let request = it.handle().approvals().remove(0);
     assert_ne!(request.journal, before);
     assert_eq!(request.journal, it.handle().journal_id().unwrap());
@@ -52,7 +53,7 @@ fn a_token_that_has_expired_does_not_pass_once_the_clock_was_set_back() {
     let seen = Duration::from_secs(start + 61);
     assert_eq!(it.handle().approval_time().unwrap(), std::time::UNIX_EPOCH + seen);
     drop(it);
-    // After a restart, too.
+    // The same after a restart.
     let mut it = engine(&sim, fixed([("a", "2")]));
     pass(&mut it, &mut ledger);
     assert_eq!(refused(&it, &late), ErrorKind::Expired);
@@ -60,7 +61,7 @@ fn a_token_that_has_expired_does_not_pass_once_the_clock_was_set_back() {
     assert_eq!(sim.world().starts, 0);
 }
 
-/// However little time has passed since the journal has noted the time.
+/// Even if little time has passed since the journal noted the time.
 #[test]
 fn a_token_that_was_refused_as_expired_stays_so() {
     let (sim, mut it, mut ledger) = waiting();
@@ -102,7 +103,7 @@ fn a_token_for_a_thousand_years_is_refused() {
     assert_eq!(sim.world().starts, 0);
 }
 
-/// A gate that is closed needs no time, and an idle agent does not write every time.
+/// A closed gate needs no time, and an idle agent does not write each time.
 #[test]
 fn the_time_is_recorded_once_a_minute_at_most_and_only_for_a_gate() {
     let (sim, mut it, mut ledger) = waiting();
@@ -125,11 +126,11 @@ fn the_time_is_recorded_once_a_minute_at_most_and_only_for_a_gate() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A new token is made, for so many seconds.
+    /// Makes a new token, valid for this many seconds.
     Sign(u64),
-    /// One of the tokens that were ever made is given, and a pass runs.
+    /// Gives the agent one of the earlier tokens, and runs a pass.
     Give(prop::sample::Index),
-    /// All tokens that were ever made are given, with a pass after each.
+    /// Gives the agent all earlier tokens, and runs a pass after each.
     GiveAll,
     Clock(u64),
     Restart,

@@ -19,7 +19,8 @@ fn steps() -> Vec<(Action, Option<Action>)> {
     ]
 }
 
-/// Submits the job until it has ended, for 200 s, or until the power fails.
+/// Submits the job until it has ended, for at most 200 s, or until the power fails. `None` if it
+/// has not ended.
 fn run(sim: &Sim) -> Option<StepsState> {
     let Ok(journal) = Journal::open_on(sim.clone()) else {
         return None;
@@ -108,7 +109,7 @@ fn steps_are_done_once_or_undone_whenever_the_power_fails() {
     }
 }
 
-/// Says what is true of the step that is in doubt, if one is.
+/// Decides the step in doubt, if there is one, by the true result.
 fn resolve(sim: &Sim) -> bool {
     let journal = sim.journal();
     let engine = sim.engine_on(&journal, fixed([]));
@@ -138,7 +139,7 @@ fn a_job_that_is_being_undone_never_goes_forward_again() {
         sim.world().fails_at = Some(at);
         run(&sim);
         sim.reboot();
-        // The step would not be refused any more.
+        // The backend no longer refuses the step.
         sim.world().fails = None;
         let state = run(&sim).unwrap();
         let world = sim.world();

@@ -1,4 +1,4 @@
-//! Objects that read back as something else than what was written.
+//! Objects that read back with values other than the written ones.
 
 use trueup_control::{Engine, ErrorClass, Fixed, Object, Objects, Outcome, Report};
 use trueup_reconcile::{MemoryLedger, Report as _, Status};
@@ -44,7 +44,8 @@ fn what_reads_back_otherwise_is_tried_again_once_and_then_left_alone() {
             sim.advance(1);
         }
         assert_eq!(classes, [ErrorClass::Unknown, ErrorClass::StoredOtherwise]);
-        // Only time, or another desired state, begins it again, and then it is permanent at once.
+        // Only time, or another desired state, starts it again, and then the failure is permanent
+        // at once.
         sim.advance(598);
         pass(&mut engine, &mut ledger);
         assert_eq!(sim.world().starts, 2);
@@ -66,13 +67,13 @@ fn what_read_back_otherwise_for_a_moment_is_in_place_soon() {
     sim.world().mode = Mode::Done;
     sim.advance(1);
     assert!(pass(&mut engine, &mut ledger).converged());
-    // After a success it may happen again, and is no repetition.
+    // After a success it may happen again, and does not count as a repetition.
     sim.world().objects = objects([("a", "1")]);
     sim.world().mode = Mode::StoresOtherwise;
     assert_eq!(class(&pass(&mut engine, &mut ledger)), ErrorClass::Unknown);
 }
 
-/// A refusal in between does not make it the first time again.
+/// A refusal in between does not reset the count.
 #[test]
 fn refusals_in_between_do_not_have_it_written_again_and_again() {
     let (sim, desired) = world();

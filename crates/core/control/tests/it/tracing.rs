@@ -1,4 +1,4 @@
-//! What the feature `tracing` says: starts and ends, without secrets.
+//! The output of the feature `tracing`: starts and ends, without secrets.
 
 use std::fmt::{self, Write as _};
 use std::sync::Mutex;
@@ -50,7 +50,7 @@ impl Subscriber for Lines {
 
 #[test]
 fn starts_and_ends_are_events_and_secrets_are_not_in_them() {
-    // Lanes are threads of their own, so it is the subscriber of all tests.
+    // Lanes have their own threads, so the subscriber is global for all tests.
     tracing::subscriber::set_global_default(Lines).unwrap();
     for (mode, end) in [(Mode::Done, "succeeded"), (Mode::TaskFails(0), "no space")] {
         let sim = Sim::new();

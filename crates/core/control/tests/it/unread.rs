@@ -26,7 +26,7 @@ fn statuses(report: &Report) -> Vec<String> {
 fn nothing_is_done_to_what_is_not_read_and_everything_else_goes_on() {
     let sim = Sim::new();
     sim.world().objects = objects([("b", "1"), ("c", "1")]);
-    // What is said of it counts for nothing.
+    // The backend also returns it as an object, which must not count.
     sim.world().objects.insert("a".to_owned(), Object::new());
     unread(&sim, "a");
     let desired = fixed([("a", "2"), ("b", "2"), ("c", "1"), ("d", "1")]);
@@ -43,7 +43,7 @@ fn nothing_is_done_to_what_is_not_read_and_everything_else_goes_on() {
     assert_eq!(statuses(&report), [status]);
     assert_eq!(report.requeue_after(), Some(std::time::Duration::from_secs(2)));
 
-    // The time is that of the first pass, and the status is said once.
+    // The time stays the first pass's, and the status is reported once.
     sim.advance(100);
     let report = pass(&mut engine, &mut ledger);
     assert_eq!(report.unread()[0].to_string(), said);
@@ -55,7 +55,7 @@ fn nothing_is_done_to_what_is_not_read_and_everything_else_goes_on() {
     assert!(report.converged() && report.unread().is_empty());
     assert_eq!(statuses(&report), ["none"]);
     assert_eq!(sim.world().starts, 3);
-    // Another time it begins anew.
+    // After a successful read, the time starts anew.
     unread(&sim, "a");
     assert_ne!(pass(&mut engine, &mut ledger).unread()[0].to_string(), said);
 }
@@ -129,7 +129,7 @@ fn what_is_neither_desired_nor_ours_does_not_hold_up_convergence() {
     assert!(report.converged());
     assert_eq!(report.unread().len(), 1);
 
-    // What is ours and to be destroyed does, and it stays ours.
+    // An unread object of ours that must be destroyed prevents convergence, and stays ours.
     desired.set(Some(Objects::new()));
     unread(&sim, "a");
     let report = pass(&mut engine, &mut ledger);
@@ -158,15 +158,15 @@ fn an_operation_is_not_ended_while_its_object_is_not_read() {
                 matches!(outcome, Outcome::Pending(Pending::Own(Wait::Lost { .. }))),
                 "{outcome:?}"
             );
-            // The status is that of the operation.
+            // The status is the operation's.
             assert!(statuses(&report).iter().all(|it| !it.contains("could not be read")));
         }
-        // It is the same after a restart.
+        // The same holds after a restart.
         drop(engine);
         let mut engine = sim.engine(fixed([("a", "2")]));
         assert!(!pass(&mut engine, &mut ledger).converged());
         assert_eq!(engine.handle().operations().unwrap().len(), 1);
-        // The backend's word is kept, even if it forgets the task.
+        // The engine keeps the backend's answer, even if the backend forgets the task.
         sim.world().forgets_tasks = true;
         read_again(&sim);
         let report = pass(&mut engine, &mut ledger);
@@ -243,7 +243,7 @@ fn a_job_on_an_object_that_is_not_read_does_not_begin() {
     assert_eq!(submit("vm1/disk").unwrap(), JobState::Succeeded);
 }
 
-/// What cannot be observed at all is judged no more than an object that is unread.
+/// If the whole observation fails, no operation is judged, as for an unread object.
 #[test]
 fn an_observation_that_fails_ends_nothing() {
     let sim = Sim::new();

@@ -1,5 +1,5 @@
-//! A simulated world: a backend with tasks and a clock of its own, a disk, and the power of the
-//! host that the agent runs on. The power can fail at any counted step of backend or disk.
+//! A simulated world: a backend with tasks and its own clock, a disk, and the power of the agent's
+//! host. The power can fail at any counted step of backend or disk.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -13,39 +13,39 @@ use trueup_control::{
 use trueup_journal::Journal;
 use trueup_reconcile::Hints;
 
-/// What the backend says of a request whose answer was lost.
+/// The backend's answer about a request whose answer was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Says {
-    /// What became of it.
+    /// The true result.
     Truth,
-    /// Nothing.
+    /// No answer.
     Nothing,
-    /// That it may be made again.
+    /// The answer that the request may be repeated.
     Repeatable,
 }
 
-/// How the backend answers.
+/// The backend's reaction to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// It does it at once.
+    /// It acts at once.
     Done,
-    /// A task does it, in this many seconds.
+    /// A task takes this many seconds.
     Task(u64),
     /// A task fails after this many seconds, without an effect.
     TaskFails(u64),
-    /// It refuses.
+    /// It refuses with this class.
     Refuses(trueup_control::ErrorClass),
-    /// It does it, and the answer is lost.
+    /// It acts, and the answer is lost.
     LosesAnswer,
     /// The request is lost.
     LosesRequest,
-    /// It acknowledges, and stores something else.
+    /// It acknowledges, and stores another value.
     StoresOtherwise,
-    /// It panics before it does anything.
+    /// It panics before it acts.
     Panics,
 }
 
-/// What a call of the backend waits for.
+/// The channel that a call of the backend waits for; `None` if it does not wait.
 pub(crate) type Waits = Option<Receiver<()>>;
 
 pub(crate) struct World {
@@ -56,41 +56,41 @@ pub(crate) struct World {
     pub(crate) is_reachable: bool,
     pub(crate) is_benign: bool,
     pub(crate) tasks: BTreeMap<String, SimTask>,
-    /// What became of each request.
+    /// The true result of each request.
     pub(crate) requests: BTreeMap<String, Found>,
-    /// The effects by the action's parameter `label`, or its text.
+    /// The number of effects, by the action's parameter `label` or its text.
     pub(crate) effects: BTreeMap<String, u32>,
     /// The number of calls that ask for a change.
     pub(crate) starts: u32,
-    /// True if tasks are forgotten once they have ended.
+    /// True if the backend forgets tasks once they have ended.
     pub(crate) forgets_tasks: bool,
-    /// What the next start waits for.
+    /// Delays the next start.
     pub(crate) start_waits: Waits,
-    /// What the next question about a task waits for.
+    /// Delays the next question about a task.
     pub(crate) task_waits: Waits,
-    /// What the next observation waits for.
+    /// Delays the next observation.
     pub(crate) observe_waits: Waits,
-    /// True if memory is rounded up to 1024.
+    /// True if the backend rounds memory up to 1024.
     pub(crate) rounds: bool,
-    /// What cannot be read.
+    /// The objects that cannot be read, each with the reason.
     pub(crate) unread: BTreeMap<String, String>,
-    /// Until then no object can be read.
+    /// The time until which no object can be read.
     pub(crate) unread_until: u64,
-    /// How the backend answers the next start alone.
+    /// The backend's reaction to only the next start.
     pub(crate) next_mode: Option<Mode>,
-    /// What cannot be read once an action was started.
+    /// The object that cannot be read once an action was started.
     pub(crate) start_hides: Option<String>,
     /// True if nothing can be observed once an action was started.
     pub(crate) start_hides_all: bool,
     /// True if nothing can be observed.
     pub(crate) hides_all: bool,
-    /// The label of an action that fails: its task, or the request.
+    /// The label of an action that fails, by its task or by refusal.
     pub(crate) fails: Option<&'static str>,
-    /// The steps, and the one at which the power fails.
+    /// The steps so far, and the one at which the power fails.
     pub(crate) steps: Vec<&'static str>,
     pub(crate) fails_at: Option<usize>,
     pub(crate) is_off: bool,
-    /// The disk: as written, and as it is after the power has failed.
+    /// The disk: as written, and as it is after a power failure.
     pub(crate) written: Vec<u8>,
     pub(crate) durable: Vec<u8>,
 }
@@ -162,12 +162,12 @@ impl Sim {
         Journal::open_on(self.clone()).unwrap()
     }
 
-    /// The id of the journal, also while an engine has it open.
+    /// Returns the journal's id, even while an engine has the journal open.
     pub(crate) fn journal_id(&self) -> JournalId {
         self.journal().id().unwrap()
     }
 
-    /// Deletes the journal, and makes another one.
+    /// Deletes the journal, and creates another one.
     pub(crate) fn delete_journal(&self) {
         let mut world = self.world();
         world.written.clear();
@@ -184,7 +184,7 @@ impl Sim {
         Engine::new(self.clone(), provider, journal, self.config()).unwrap()
     }
 
-    /// Turns the power on again: what was not durable is lost.
+    /// Turns the power on again: data that was not durable is lost.
     pub(crate) fn reboot(&self) {
         let mut world = self.world();
         world.written = world.durable.clone();
@@ -192,7 +192,7 @@ impl Sim {
         self.restart();
     }
 
-    /// Lets an agent begin after one that was killed: what it has written is there.
+    /// Prepares an agent's start after another was killed: written data stays.
     pub(crate) fn restart(&self) {
         let mut world = self.world();
         world.is_off = false;
@@ -217,7 +217,7 @@ impl Sim {
         release
     }
 
-    /// Waits for what the next such call waits for, if there is something.
+    /// Waits for the channel that delays such a call, if there is one.
     pub(crate) fn wait_for(&self, call: impl FnOnce(&mut World) -> &mut Waits) {
         let gate = call(&mut self.world()).take();
         if let Some(gate) = gate {
@@ -289,7 +289,7 @@ impl std::fmt::Debug for Sim {
     }
 }
 
-/// Objects of one field each.
+/// Returns objects with one field each.
 pub(crate) fn objects<const N: usize>(objects: [(&str, &str); N]) -> Objects {
     let object = |memory: &str| Object::new().with("memory", memory);
     let objects = objects.map(|(key, memory)| (key.to_owned(), object(memory)));
@@ -304,7 +304,7 @@ pub(crate) fn fixed<const N: usize>(all: [(&str, &str); N]) -> Fixed {
     Fixed::new(objects(all))
 }
 
-/// Hints, and where each of them arrives.
+/// Returns hints, and a receiver for them.
 pub(crate) fn hints() -> (Hints, Receiver<()>) {
     let (sender, hinted) = mpsc::channel();
     let hints = Hints::new(move || {

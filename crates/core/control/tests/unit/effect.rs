@@ -1,4 +1,4 @@
-//! What an object shows of an action.
+//! Tests of an action's effect as its object shows it.
 
 use super::*;
 use crate::{Change, Value, round_up};

@@ -1,4 +1,4 @@
-//! What is known of a provider.
+//! Tests of a provider's last known state.
 
 use super::*;
 use crate::ErrorKind;

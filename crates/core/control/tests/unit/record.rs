@@ -1,4 +1,4 @@
-//! A record in the journal reads as it was written.
+//! Tests that a record in the journal reads back as it was written.
 
 use super::*;
 use proptest::prelude::*;

@@ -30,7 +30,7 @@ fn the_table_is_this() {
     }
 }
 
-/// What the table may never say, whatever it says.
+/// These rules hold for any table.
 #[test]
 fn no_verdict_touches_a_foreign_item_or_deletes_a_desired_one() {
     let all = [Nothing, AsDesired, Different];

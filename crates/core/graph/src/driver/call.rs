@@ -1,4 +1,4 @@
-//! A call of a vertex, or of those of a group at once.
+//! A call of one vertex, or of a group's vertices together.
 
 use std::slice;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::ports::{Input, Receives, Value};
 use crate::sync::lock;
 use crate::{Context, Failure, RunContext, RunId, Verdict, Vertex};
 
-/// A call of a vertex.
+/// A vertex's call that is due, with its context.
 pub(super) struct Call {
     pub(super) run: RunId,
     pub(super) cell: Arc<Cell>,
@@ -20,15 +20,15 @@ pub(super) struct Call {
     pub(super) has_records: bool,
 }
 
-/// The result of a vertex, and what undoes what it made if it has records.
+/// A vertex's result, and its record if it gives records.
 pub(super) type Ended = Result<(Verdict, Option<Undo>), Failure>;
 type Undo = Option<Arc<[u8]>>;
 
-/// What is to be received by each port, one of each sender.
+/// The values to receive: for each port, one of each sender.
 pub(super) type Incoming = Vec<(Receives, Vec<Value>)>;
 
 impl Call {
-    /// Takes what the vertex receives. Calls code of its senders and merges.
+    /// Takes the values that the vertex receives. Calls code of its senders and merges.
     fn receive(&mut self) -> Result<(), Failure> {
         let incoming = std::mem::take(&mut self.incoming);
         if incoming.is_empty() {
@@ -48,7 +48,7 @@ impl Call {
     }
 }
 
-/// Calls vertices: those of a group that only check before those that apply.
+/// Calls vertices. In a group, the checks run before the calls that apply.
 pub(super) fn call(calls: &mut [Call]) -> Vec<Option<Ended>> {
     let mut results = Vec::with_capacity(calls.len());
     results.extend(calls.iter_mut().map(|it| it.receive().err().map(Err)));
@@ -58,7 +58,7 @@ pub(super) fn call(calls: &mut [Call]) -> Vec<Option<Ended>> {
     results
 }
 
-/// Calls those that have no result yet and are to apply, or not.
+/// Makes the calls of one kind, checking or applying, that have no result yet.
 fn call_part(calls: &[Call], results: &mut [Option<Ended>], apply: bool) {
     let (calls, mut results): (Vec<_>, Vec<_>) = calls
         .iter()
@@ -68,11 +68,11 @@ fn call_part(calls: &[Call], results: &mut [Option<Ended>], apply: bool) {
     if calls.is_empty() {
         return;
     }
-    // No other call has more than one of them.
+    // No other call holds more than one of these locks.
     let mut locked: Vec<_> = calls.iter().map(|it| lock(&it.cell.vertex)).collect();
     calls.iter().for_each(|it| it.cell.begin());
     let mut vertices: Vec<&mut dyn Vertex> = locked.iter_mut().map(|it| &mut ***it as _).collect();
-    // What is reversed is of no group.
+    // A reversal is in no group.
     if let ([vertex], [call], [result]) = (&mut vertices[..], &calls[..], &mut results[..])
         && call.context.reverse
     {
@@ -98,8 +98,8 @@ fn call_part(calls: &[Call], results: &mut [Option<Ended>], apply: bool) {
     }
 }
 
-/// Calls vertices: those of a group at once if they can be, or else one after the other. Returns a
-/// result for each.
+/// Calls vertices and returns a result for each: together if the first supports it, or one after
+/// the other.
 pub(crate) fn check_apply(
     vertices: &mut [&mut dyn Vertex],
     contexts: &[RunContext],

@@ -1,4 +1,4 @@
-//! The vertex behind a number of the graph, and how its code is called.
+//! The vertex behind a number of the graph, and safe calls of its code.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::ports::Value;
 use crate::sync::{Mutex, lock};
 use crate::{Failure, Vertex, VertexId, VertexSpec};
 
-/// The number of a cell that is in the graph no more.
+/// The number of a cell that is no longer in the graph.
 const NONE: u32 = u32::MAX;
 
-/// There is one of each vertex, so it is small.
+/// A vertex and its rare state. Each vertex has a cell, so cells are small.
 pub(super) struct Cell {
     pub(super) vertex: Mutex<Box<dyn Vertex>>,
     /// `None` if the vertex is neither watched nor receives anything.
@@ -23,19 +23,19 @@ pub(super) struct Cell {
 
 struct Rare {
     place: Place,
-    /// The number of the member that waits for its events; 0: there is none.
+    /// The number of the member that waits for the vertex's events; 0 if there is none.
     member: AtomicU64,
-    /// Its events could not be taken while it was called.
+    /// True if its events could not be taken because it was running.
     is_missed: AtomicBool,
-    /// When it is to run because of its events, as it has said last.
+    /// When it wants to run because of its events; `None` if they call for no run.
     due: Mutex<Option<Instant>>,
-    /// It was due, and has not been called since.
+    /// True if it was due and has not been called since.
     is_hinted: AtomicBool,
-    /// What it received in its last successful run, by each port.
+    /// The values of its last successful run, by port.
     seen: Mutex<Vec<Value>>,
 }
 
-/// The number of a vertex that may be watched. A replacement changes it under the lock of the core.
+/// The number of a vertex that may be watched. A replacement changes it under the core's lock.
 #[derive(Clone)]
 pub(super) struct Place(Arc<Numbered>);
 
@@ -50,7 +50,7 @@ impl Place {
         (at != NONE).then_some(VertexId(at))
     }
 
-    /// True if its watch is of use: it is in the graph, and is not reversed.
+    /// True if its watch is useful: it is in the graph, and is not being reversed.
     pub(super) fn is_watching(&self) -> bool {
         self.vertex().is_some() && !self.0.is_reversal.load(Ordering::SeqCst)
     }
@@ -73,18 +73,17 @@ impl Cell {
         Cell { vertex: Mutex::new(vertex), rare }
     }
 
-    /// Returns its place, if the vertex may be watched.
+    /// Returns its place; `None` if it is never watched.
     pub(super) fn place(&self) -> Option<&Place> {
         self.rare.as_ref().map(|it| &it.place)
     }
 
-    /// Returns its number, if it may be watched and is in the graph.
+    /// Returns its number; `None` if it is never watched or not in the graph.
     pub(super) fn vertex_id(&self) -> Option<VertexId> {
         self.place()?.vertex()
     }
 
-    /// Sets its number, or that it is in the graph no more. The watch of one that is reversed is of
-    /// no use.
+    /// Sets its number; `None` if it is no longer in the graph. A reversal's watch is not used.
     pub(super) fn set_place(&self, vertex: Option<u32>, is_reversal: bool) {
         if let Some(Place(numbered)) = self.place() {
             numbered.vertex.store(vertex.unwrap_or(NONE), Ordering::SeqCst);
@@ -92,7 +91,7 @@ impl Cell {
         }
     }
 
-    /// Sets which member waits for its events, and returns the one before.
+    /// Sets the member that waits for its events, and returns the previous one's number.
     pub(super) fn set_member(&self, number: u64) -> u64 {
         self.rare.as_ref().map_or(0, |it| it.member.swap(number, Ordering::SeqCst))
     }
@@ -103,21 +102,22 @@ impl Cell {
         }
     }
 
-    /// Returns the member that has missed events while the vertex was called, if it has.
+    /// Returns the member that missed events during the vertex's call, and forgets it; `None` if no
+    /// event was missed.
     pub(super) fn take_missed(&self) -> Option<u64> {
         let rare = self.rare.as_ref()?;
         let is_missed = rare.is_missed.swap(false, Ordering::SeqCst);
         is_missed.then(|| rare.member.load(Ordering::SeqCst))
     }
 
-    /// Sets when it is to run because of its events.
+    /// Sets the time of its next run because of events.
     pub(super) fn set_due(&self, at: Option<Instant>) {
         if let Some(rare) = &self.rare {
             *lock(&rare.due) = at;
         }
     }
 
-    /// Takes note that it is called: that counts for all events before.
+    /// Notes that the vertex is called: this covers all earlier events.
     pub(super) fn begin(&self) {
         if let Some(rare) = &self.rare {
             *lock(&rare.due) = None;
@@ -125,7 +125,7 @@ impl Cell {
         }
     }
 
-    /// True if it is due, the first time since it was called.
+    /// True if it is due, for the first time since its last call.
     pub(super) fn take_due(&self, now: Instant) -> bool {
         self.rare.as_ref().is_some_and(|it| {
             lock(&it.due).is_some_and(|at| at <= now) && !it.is_hinted.swap(true, Ordering::SeqCst)
@@ -137,7 +137,7 @@ impl Cell {
         seen.unwrap_or_default()
     }
 
-    /// Keeps what was received, and returns what was before.
+    /// Stores the received values, and returns the previous ones.
     pub(super) fn replace_seen(&self, received: Vec<Value>) -> Vec<Value> {
         match &self.rare {
             Some(rare) => std::mem::replace(&mut *lock(&rare.seen), received),
@@ -146,7 +146,7 @@ impl Cell {
     }
 }
 
-/// Calls a vertex. Its panic is a failure of class `Unknown`.
+/// Calls a vertex's code. A panic becomes a failure of class `Unknown`.
 pub(crate) fn catch<T>(call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|payload| {
         let text = match (payload.downcast_ref::<&str>(), payload.downcast_ref()) {
@@ -154,16 +154,16 @@ pub(crate) fn catch<T>(call: impl FnOnce() -> Result<T, Failure>) -> Result<T, F
             (None, Some(text)) => String::clone(text),
             (None, None) => "without a message".to_owned(),
         };
-        // Its own drop may panic.
+        // Dropping the payload may panic, too.
         std::mem::forget(payload);
         let message = format!("the vertex panicked: {text}; this is a fault of its code");
         Err(Failure::new(ErrorClass::Unknown, message))
     })
 }
 
-/// Drops a value of a vertex.
+/// Drops a vertex's value; ignores a panic in its drop.
 pub(crate) fn discard<T>(value: T) {
-    // There is no other place for the failure to go.
+    // No caller could handle this failure.
     let _ = catch(|| {
         drop(value);
         Ok(())

@@ -1,4 +1,4 @@
-//! What vertices report: their watches, and the events that they wait for.
+//! The vertices' watches, and the events that they wait for.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::runner::{Due, Member, Turn};
 use crate::sync::{MutexGuard, lock, now, try_lock};
 
 impl Shared {
-    /// Takes the events of the vertices that are due, and returns those that are to run. Those that
-    /// came together are all known before one of the vertices runs, so that they run in order:
-    /// until then `due` is kept.
+    /// Takes the events of the due vertices, and returns the vertices to run. It reads all events
+    /// that arrived together before one of the vertices runs, so that the vertices run in order;
+    /// until then it keeps `due`.
     pub(super) fn events(&self, due: &mut Due<'_>) -> Vec<Place> {
         let mut hinted = Vec::new();
         for turn in due {
@@ -28,16 +28,17 @@ impl Shared {
         hinted
     }
 
-    /// True if a vertex is to run because of its events.
+    /// True if the vertex should run because of its events.
     fn is_due(&self, cell: &Cell, turn: Turn<'_>) -> bool {
-        // The thread that calls it repeats this afterwards.
+        // The thread that is calling the vertex repeats this afterwards.
         cell.set_missed(true);
         let Some(mut vertex) = try_lock(&cell.vertex) else {
             return false;
         };
         cell.set_missed(false);
         if turn.is_timed() && cell.take_due(now()) {
-            // Nothing has happened since it has said so. It goes on with its events meanwhile.
+            // Nothing has happened since the vertex asked to run. It continues with its events
+            // meanwhile.
             turn.again();
             return true;
         }
@@ -59,7 +60,7 @@ impl Shared {
         }
     }
 
-    /// Begins the watch of a vertex.
+    /// Begins a vertex's watch.
     pub(super) fn watch(self: &Arc<Shared>, cell: &Arc<Cell>) -> MutexGuard<'_, Core> {
         let weak = Arc::downgrade(self);
         let place = cell.place().cloned();
@@ -98,15 +99,15 @@ impl Shared {
 }
 
 impl Core {
-    /// Takes a hint of each of these vertices.
+    /// Handles a hint for each of these vertices.
     pub(super) fn hint(&mut self, places: &[Place]) {
         for vertex in places.iter().filter_map(Place::vertex) {
             self.state.handle_event(now(), vertex);
         }
     }
 
-    /// Makes what a vertex waits with, on its own thread if it is declared to run on one. `None` if
-    /// the driver ends.
+    /// Creates the member by which a vertex waits for events, on its own thread if it has one.
+    /// `None` if the driver is stopping.
     fn member_of(&self, cell: &Cell) -> Option<Member> {
         let vertex = cell.vertex_id();
         let thread = vertex.and_then(|it| {
@@ -116,7 +117,7 @@ impl Core {
         first.map(Member::another)
     }
 
-    /// Takes note that a vertex is not watched, or no longer.
+    /// Notes that a vertex's watch failed or ended.
     fn unwatched(&mut self, cell: &Cell, failure: Failure) {
         if let Some(vertex) = cell.vertex_id() {
             self.messages.insert(vertex, failure.message.clone());

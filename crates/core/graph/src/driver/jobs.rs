@@ -1,4 +1,4 @@
-//! What the threads do: they call vertices and write records.
+//! The threads' jobs: they call vertices and write records.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use crate::runner::{Due, Task};
 use crate::sync::{MutexGuard, lock, now};
 use crate::{Action, Record};
 
-/// How long a thread does jobs before the runner looks what else is due.
+/// How long a thread does jobs before the runner looks for other due tasks.
 const LONGEST_TURN: Duration = Duration::from_millis(10);
 
-/// The task that takes the events of vertices, and does the jobs on all threads at once. Its members
-/// are the vertices that wait for events, and one that waits for jobs.
+/// The task that takes the vertices' events, and does the jobs on all threads at once. Its members
+/// are the vertices that wait for events, and one more for jobs.
 pub(super) struct Work(pub(super) Arc<Shared>);
 
 impl Task for Work {
@@ -28,7 +28,7 @@ impl Task for Work {
         let mut core = shared.come();
         core.hint(&hinted);
         core.waker.begin();
-        // From now on another thread may come as well.
+        // From now on, another thread may enter this task too.
         drop(due);
         while let Some(job) = core.next_job(shared) {
             core = execute(shared, core, job);
@@ -37,7 +37,7 @@ impl Task for Work {
                 return ControlFlow::Continue(());
             }
         }
-        // Looking for a job can bring the graph to rest: a run that was to apply is given up.
+        // Looking for a job can bring the graph to rest, by giving up a run that was to apply.
         shared.wake_callers(&core);
         shared.wake_worker(&mut core);
         core.end_if_over()
@@ -48,7 +48,7 @@ impl Task for Work {
     }
 }
 
-/// The task of a thread that vertices are declared to run on.
+/// The task of a vertex's named thread.
 pub(super) struct NamedWork {
     pub(super) shared: Arc<Shared>,
     pub(super) thread: Arc<str>,
@@ -63,7 +63,7 @@ impl Task for NamedWork {
         shared.wake(&mut core);
         while let Some(job) = core.next_job_of(&self.thread) {
             core = execute(shared, core, job);
-            // It does not look itself what there is to do.
+            // A named thread does not look for other jobs itself.
             shared.wake_worker(&mut core);
         }
         core.end_if_over()
@@ -75,8 +75,8 @@ impl Task for NamedWork {
 }
 
 impl Shared {
-    /// Wakes a worker if there is something to do, now or later, unless one is about to look anyway.
-    /// That one wakes the next.
+    /// Wakes a worker if there is a job, now or later, unless one is about to look anyway. That
+    /// worker wakes the next.
     pub(super) fn wake_worker(&self, core: &mut Core) {
         if self.is_one_coming() {
             return;
@@ -94,13 +94,13 @@ fn execute<'a>(
     mut core: MutexGuard<'a, Core>,
     job: Job,
 ) -> MutexGuard<'a, Core> {
-    // Another one does what else there is to do.
+    // Another worker takes the remaining jobs.
     shared.wake_worker(&mut core);
     drop(core);
     let mut core = match job {
         Job::Watch(cell) => {
             drop(shared.watch(&cell));
-            // It may be the last hold of a vertex that has left: it is dropped without the lock.
+            // This may be the last reference to a vertex that left, so drop it without the lock.
             discard(cell);
             lock(&shared.core)
         }
@@ -113,7 +113,7 @@ fn execute<'a>(
 }
 
 impl Core {
-    /// Returns the next job for a worker. Those of named threads go to these.
+    /// Returns a worker's next job. Jobs of named threads go to their queues.
     fn next_job(&mut self, shared: &Arc<Shared>) -> Option<Job> {
         loop {
             let action = self.state.poll_action(now())?;
@@ -152,14 +152,14 @@ impl Core {
         self.named.get_mut(thread)?.jobs.pop_front()
     }
 
-    /// Ends the threads once the driver is to stop and no job is left.
+    /// Ends the threads if the driver is stopping and no job is left.
     fn end_if_over(&mut self) -> ControlFlow<()> {
         if !self.is_stopping || self.executing > 0 {
             return ControlFlow::Continue(());
         }
         self.waker = JobWaker::default();
         self.named.clear();
-        // None of them is the last hold of its vertex.
+        // None of these is the last reference to its vertex.
         self.watched.clear();
         ControlFlow::Break(())
     }

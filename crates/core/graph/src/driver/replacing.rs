@@ -1,4 +1,4 @@
-//! The graph of a driver: of declared vertices, of what others have left, and its replacement.
+//! A driver's graph: declared vertices, reversals of earlier ones, and the replacement.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -17,17 +17,17 @@ use crate::{
     Error, Failure, Graph, Record, Records, RunContext, Verdict, Vertex, VertexId, VertexSpec,
 };
 
-/// How often new vertices are asked what they take over, while the old ones go on.
+/// How often new vertices are asked what they adopt while the old ones continue to run.
 const MAX_TRIES: u32 = 100;
 
-/// Builds a graph of declared vertices. The vertices have the numbers of their places.
+/// Builds a graph of declared vertices. A vertex's number is its place in the list.
 pub(crate) fn build(
     vertices: impl IntoIterator<Item = (VertexSpec, Box<dyn Vertex>)>,
 ) -> Result<(Graph, Vec<Box<dyn Vertex>>), Error> {
     let (specs, vertices): (Vec<_>, Vec<_>) = vertices
         .into_iter()
         .map(|(spec, vertex)| {
-            // Should this panic, the runs will fail.
+            // If this panics, so will the runs.
             let records = catch(|| Ok(vertex.records())).unwrap_or(Records::Varying);
             let announces = catch(|| Ok(vertex.announces())).unwrap_or_default();
             (spec.with_records(records).with_announcements(announces), vertex)
@@ -36,20 +36,20 @@ pub(crate) fn build(
     Ok((Graph::new(specs)?, vertices))
 }
 
-/// Returns the threads that vertices are declared to run on.
+/// Returns the names of the threads that vertices are declared to run on.
 pub(super) fn threads(graph: &Graph) -> BTreeSet<Arc<str>> {
     let vertices = graph.vertices.iter();
     vertices.filter_map(|it| it.rare().thread.clone()).collect()
 }
 
 impl Driver {
-    /// Replaces the graph while it runs. A vertex of equal name and declaration goes on, also while it
-    /// runs, and the new one for it is dropped: change the [revision](VertexSpec::with_revision)
-    /// with what the vertex is to do. Pending refreshes stay.
+    /// Replaces the graph while it runs. A vertex with the same name and declaration continues,
+    /// even if it is running, and its new instance is dropped: if the vertex's task changes, change
+    /// its [revision](VertexSpec::with_revision). Pending refreshes stay.
     ///
     /// # Errors
     ///
-    /// The graph cannot be built, or a thread cannot be started. The old graph goes on.
+    /// The graph cannot be built, or a thread cannot be started. The old graph continues.
     pub fn replace(
         &self,
         vertices: impl IntoIterator<Item = (VertexSpec, Box<dyn Vertex>)>,
@@ -93,7 +93,7 @@ impl Driver {
             }
         }
         let old = std::mem::take(&mut core.cells);
-        // Vertices are dropped without the lock.
+        // Vertices must be dropped without the lock.
         let mut unused = Vec::new();
         for (vertex, at) in vertices.into_iter().zip(0u32..) {
             match &mut cells[at as usize] {
@@ -104,7 +104,7 @@ impl Driver {
                 }
             }
         }
-        // Each vertex is there: it is new, or moved.
+        // Every cell is filled: its vertex is new, or was moved.
         core.cells = cells.into_iter().flatten().collect();
         old.iter().for_each(|cell| cell.set_place(None, false));
         for (at, cell) in (0..).zip(&core.cells) {
@@ -124,9 +124,9 @@ impl Driver {
         Ok(())
     }
 
-    /// Starts those threads that do not run yet.
+    /// Starts the named threads that do not run yet.
     pub(super) fn start_named(&self, names: BTreeSet<Arc<str>>) -> Result<(), Error> {
-        // Held, so that each is started once.
+        // Keep this lock, so that each thread is started once.
         let mut runners = lock(&self.named);
         for name in names {
             if runners.contains_key(&name) {
@@ -144,7 +144,7 @@ impl Driver {
     }
 }
 
-/// Starts threads of a name.
+/// Starts `count` threads of a name.
 pub(super) fn start_threads(name: &str, count: NonZeroUsize) -> Result<Runner, Error> {
     let started = if name.contains('\0') {
         Err("its name has a NUL byte; choose another".to_owned())
@@ -156,11 +156,11 @@ pub(super) fn start_threads(name: &str, count: NonZeroUsize) -> Result<Runner, E
     })
 }
 
-/// Makes a vertex that undoes what its record says.
+/// Makes a vertex that undoes the work described by its record.
 pub(super) type Restore =
     dyn Fn(&str, &[u8]) -> Result<(VertexSpec, Box<dyn Vertex>), Failure> + Send + Sync;
 
-/// A vertex that could not be made of its record. Reversing it tries again.
+/// A vertex that could not be made from its record. Its reversal tries again.
 struct Unrestored {
     name: Arc<str>,
     undo: Arc<[u8]>,
@@ -178,7 +178,7 @@ impl Vertex for Unrestored {
     }
 }
 
-/// The restoring of a driver that was started without one.
+/// The `restore` of a driver that was started without one: always fails.
 pub(super) fn none(name: &str, _: &[u8]) -> Result<(VertexSpec, Box<dyn Vertex>), Failure> {
     let message = format!(
         "what vertex {name} made is kept, as it cannot be undone without its vertex; declare it \
@@ -187,7 +187,7 @@ pub(super) fn none(name: &str, _: &[u8]) -> Result<(VertexSpec, Box<dyn Vertex>)
     Err(Failure::new(ErrorClass::Unsupported, message))
 }
 
-/// Adds to a graph what is to be reversed by the records, and its vertices.
+/// Adds the reversals that the records call for, and their vertices, to a graph.
 pub(super) fn restore(
     graph: Graph,
     vertices: &mut Vec<Box<dyn Vertex>>,
@@ -223,8 +223,8 @@ pub(super) fn restore(
     Ok(whole)
 }
 
-/// Has each vertex take over what was made under its name, and returns the names of those that do
-/// not.
+/// Offers each vertex the work made under its name, and returns the names of the vertices that
+/// refuse.
 pub(super) fn refused(
     graph: &Graph,
     vertices: &mut [Box<dyn Vertex>],
@@ -234,7 +234,7 @@ pub(super) fn refused(
     for (name, undo) in made {
         let found = graph.find(name);
         let vertex = found.and_then(|it| vertices.get_mut(it.0 as usize));
-        // One whose code is at fault has nothing undone.
+        // If the vertex's code panics, its work is not undone.
         let is_refused = vertex.is_some_and(|it| !catch(|| Ok(it.adopt(undo))).unwrap_or(true));
         if is_refused {
             refused.insert(name.clone());

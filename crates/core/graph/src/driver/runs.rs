@@ -1,4 +1,4 @@
-//! Runs: how they begin, and what becomes of their results.
+//! The start of runs, and the handling of their results.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -12,7 +12,7 @@ use crate::vertex::Announce;
 use crate::{Context, RunContext, RunId, Verdict, VertexId};
 
 impl Core {
-    /// Makes the call of a run that begins, or begins to apply.
+    /// Creates the call of a run that begins, or begins to apply.
     pub(super) fn begin(
         &mut self,
         shared: &Arc<Shared>,
@@ -38,7 +38,7 @@ impl Core {
     }
 }
 
-/// Returns what has an announcement of a run recorded.
+/// Returns the function that records a run's announcement.
 fn announce(shared: &Arc<Shared>, run: RunId, context: &RunContext) -> Arc<Announce> {
     let (shared, deadline) = (Arc::downgrade(shared), context.deadline);
     let is_interrupted = Arc::clone(&context.is_interrupted);
@@ -60,7 +60,7 @@ fn announce(shared: &Arc<Shared>, run: RunId, context: &RunContext) -> Arc<Annou
     })
 }
 
-/// Calls vertices, and reports their results.
+/// Calls vertices, and reports their results to the state.
 pub(super) fn execute(shared: &Shared, mut calls: Vec<Call>) -> MutexGuard<'_, Core> {
     let results = call(&mut calls);
     let ended = calls.into_iter().zip(results).filter_map(|(call, result)| {
@@ -75,13 +75,13 @@ pub(super) fn execute(shared: &Shared, mut calls: Vec<Call>) -> MutexGuard<'_, C
             lock(&shared.core).wake_watched(member);
         }
         let cell = Arc::downgrade(&call.cell);
-        // It may be the last hold of a vertex that has left: it is dropped without the lock.
+        // This may be the last reference to a vertex that left, so drop it without the lock.
         discard(call.cell);
         Some((call.run, cell, verdict, message, undo, kinds, is_interrupted))
     });
     let ended: Vec<_> = ended.collect();
     let mut core = shared.come();
-    // From the last one, as runs are in the order of their numbers.
+    // Last run first: the state's list of runs is in the order of their numbers.
     for (run, cell, result, message, undo, kinds, is_interrupted) in ended.into_iter().rev() {
         core.deadlines.remove(&run);
         core.set_message(run, &cell, message);
@@ -106,7 +106,7 @@ impl Core {
         self.watched.get(&member).iter().for_each(|(_, member)| member.wake());
     }
 
-    /// Keeps why a run failed, or what it warned of, unless another vertex is in its place.
+    /// Stores a run's failure or warning, unless another vertex has taken its place.
     fn set_message(&mut self, run: RunId, cell: &Weak<Cell>, message: Option<String>) {
         let vertex = self.state.vertex_of(run);
         if let Some(vertex) = vertex
@@ -120,7 +120,7 @@ impl Core {
     }
 }
 
-/// Keeps what a call that succeeded has sent and received, and drops the rest.
+/// Stores the values that a successful call has sent and received, and drops the others.
 fn exchange(
     shared: &Shared,
     run: RunId,
@@ -142,12 +142,12 @@ fn exchange(
     } else {
         dropped.extend(sent.into_values());
     }
-    // Without a lock, as what they drop may panic or take time.
+    // Without a lock, because a drop may panic or take long.
     dropped.into_iter().for_each(discard);
 }
 
 impl Core {
-    /// Returns what a vertex receives. There is a value of each port, or it would not run.
+    /// Returns the values that a vertex receives. Each port has one, or the vertex would not run.
     fn incoming(&self, vertex: VertexId) -> Incoming {
         let ports = self.state.graph().vertices[vertex.0 as usize].rare().receives.iter();
         let incoming = ports.map(|port| {
@@ -157,7 +157,7 @@ impl Core {
         incoming.collect()
     }
 
-    /// Keeps a value that a run has sent, and returns the one to drop.
+    /// Stores a value that a run has sent, and returns the value to drop.
     fn keep(&mut self, run: RunId, port: Arc<str>, value: Value) -> Option<Value> {
         match self.state.handle_sent(run, &port) {
             Some(sender) => self.values.insert((sender, port), value),

@@ -1,4 +1,4 @@
-//! What the threads of a driver and its callers share.
+//! The state that a driver's threads and callers share.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,51 +17,51 @@ use crate::{Error, Record, RunId, State, VertexId};
 
 pub(super) struct Shared {
     pub(super) core: Mutex<Core>,
-    /// Wakes runs that wait for the record of what they will change.
+    /// Wakes runs that wait for the record of their announcement.
     pub(super) recorded: Condvar,
-    /// Wakes callers that wait for something of the core.
+    /// Wakes callers that wait for a change of the core.
     pub(super) changed: Condvar,
     /// `None` once the driver has stopped.
     pub(super) ledger: Mutex<Option<Box<dyn Ledger + Send>>>,
-    /// Workers that wait for the lock, and will look what there is to do.
+    /// The number of workers that wait for the lock and will look for jobs.
     pub(super) coming: AtomicUsize,
 }
 
-/// What is under the lock.
+/// The state under the lock.
 pub(super) struct Core {
     pub(super) state: State,
-    /// By the numbers of the state's graph.
+    /// The cells, by the vertex numbers of the state's graph.
     pub(super) cells: Vec<Arc<Cell>>,
-    /// What was sent last by each port, with the names of the senders.
+    /// The last value of each port, by sender's name and port.
     pub(super) values: BTreeMap<(Arc<str>, Arc<str>), Value>,
-    /// The runs with a timeout that a thread executes or is about to, each with its deadline.
+    /// The deadlines of the runs with a timeout that a thread executes, or is about to.
     pub(super) deadlines: BTreeMap<RunId, (Arc<str>, Instant)>,
-    /// Why vertices failed last.
+    /// The last failure's message of each vertex.
     pub(super) messages: BTreeMap<VertexId, String>,
-    /// How many jobs are executed, or wait for their named thread.
+    /// The number of jobs in progress, or waiting for their named thread.
     pub(super) executing: usize,
     pub(super) waker: JobWaker,
-    /// By the name of the thread.
+    /// The jobs of named threads, by the thread's name.
     pub(super) named: BTreeMap<Arc<str>, Named>,
-    /// The vertices that wait for events, by the numbers of their members.
+    /// The vertices that wait for events, by their members' numbers.
     pub(super) watched: BTreeMap<u64, (Arc<Cell>, Member)>,
-    /// Callers that wait.
+    /// The number of waiting callers.
     pub(super) waiting: usize,
     pub(super) is_stopping: bool,
-    /// Of the runs that begin from now on. Those that a pause has interrupted keep theirs.
+    /// The flag for runs that begin from now on. Runs that a pause interrupted keep theirs.
     pub(super) is_interrupted: Arc<AtomicBool>,
-    /// Why records could not be written last.
+    /// The message of the last failure to write records.
     pub(super) ledger_failure: Option<String>,
 }
 
 impl Shared {
-    /// Has a worker, and callers, look at what has changed.
+    /// Makes a worker and the waiting callers look at the change.
     pub(super) fn wake(&self, core: &mut Core) {
         self.wake_worker(core);
         self.wake_callers(core);
     }
 
-    /// Wakes those that wait for the graph to be at rest, if it is.
+    /// Wakes the callers that wait for the graph to be at rest, if it is.
     pub(super) fn wake_callers(&self, core: &Core) {
         let state = &core.state;
         let is_at_rest =
@@ -71,7 +71,7 @@ impl Shared {
         }
     }
 
-    /// Locks the core for a worker that will look what there is to do.
+    /// Locks the core for a worker that will look for jobs.
     pub(super) fn come(&self) -> MutexGuard<'_, Core> {
         self.coming.fetch_add(1, Ordering::SeqCst);
         let core = lock(&self.core);
@@ -79,7 +79,7 @@ impl Shared {
         core
     }
 
-    /// True if a worker waits for the lock, and will look what there is to do.
+    /// True if a worker waits for the lock and will look for jobs.
     pub(super) fn is_one_coming(&self) -> bool {
         self.coming.load(Ordering::SeqCst) > 0
     }
@@ -98,7 +98,8 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // A panic of a vertex, a value or the ledger ends neither the others' drop nor the caller.
+        // A panic in the drop of a vertex, a value or the ledger must not stop the other drops or
+        // the caller.
         let mut core = lock(&self.core);
         let (values, cells) = (std::mem::take(&mut core.values), std::mem::take(&mut core.cells));
         drop(core);
@@ -108,15 +109,15 @@ impl Drop for Shared {
     }
 }
 
-/// What a thread has to do.
+/// A job for a thread.
 pub(super) enum Job {
     Watch(Arc<Cell>),
-    /// One, or those of a group.
+    /// One vertex's call, or the calls of a group.
     Run(Vec<Call>),
     Write(Vec<(Arc<str>, Record)>),
 }
 
-/// The jobs of a thread that vertices are declared to run on.
+/// The pending jobs of a named thread.
 pub(super) struct Named {
     pub(super) member: Member,
     pub(super) jobs: VecDeque<Job>,
@@ -128,13 +129,13 @@ impl Named {
     }
 }
 
-/// Has a thread look what there is to do.
+/// Wakes a thread to look for jobs.
 #[derive(Default)]
 pub(super) struct JobWaker {
     member: Option<Member>,
-    /// A thread was woken, and has not come yet.
+    /// True if a thread was woken and has not yet looked.
     is_woken: bool,
-    /// When one comes.
+    /// When the thread will look by itself.
     at: Option<Instant>,
 }
 
@@ -165,7 +166,7 @@ impl JobWaker {
     }
 }
 
-/// Finds a vertex, or one of that name that is to be reversed.
+/// Finds a vertex by name, or the reversal of that name.
 pub(super) fn find_any(core: &Core, name: &str) -> Result<VertexId, Error> {
     find(core, name).or_else(|error| {
         let graph = core.state.graph();
@@ -188,7 +189,7 @@ pub(super) fn stopped() -> Error {
     Error::new(ErrorKind::Stopped, "the driver has been stopped".to_owned())
 }
 
-/// Returns an error that names the first vertices that are waited for.
+/// Returns an error that names the first vertices which did not finish.
 pub(super) fn timed_out(core: &Core, what: &str) -> Error {
     const NAMED: usize = 3;
     let vertices = 0..core.state.graph().len() as u32;

@@ -1,4 +1,4 @@
-//! A running graph as data, as text, and as a picture.
+//! A running graph as data, text and drawings.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -8,26 +8,26 @@ use crate::state::one_line;
 use crate::sync::now;
 use crate::{EdgeKind, Explanation, Graph, Verdict, VertexId};
 
-/// A graph at one moment. Its text has a line for each vertex, parents before children.
+/// A graph at one moment. Its text has one line for each vertex, parents before children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// The vertices, parents before children.
+    /// Each vertex's explanation, parents before children.
     pub vertices: Vec<Explanation>,
-    /// The edges: places of parent and child in `vertices`, and what the edge is to the child.
+    /// The edges: indices of parent and child in `vertices`, and the edge's meaning for the child.
     pub edges: Vec<(usize, usize, EdgeKind)>,
     kinds: BTreeMap<(usize, usize), Vec<String>>,
 }
 
 impl Snapshot {
-    /// Returns the kinds of change that an edge passes on, by the places of its parent and child.
-    /// None are named of an edge that passes on all, or nothing.
+    /// Returns the kinds of change that an edge passes on; `parent` and `child` are indices in
+    /// `vertices`. Empty if the edge passes on all kinds, or none.
     pub fn kinds(&self, parent: usize, child: usize) -> &[String] {
         self.kinds.get(&(parent, child)).map_or(&[], |it| it)
     }
 
-    /// Returns the graph in the language of Graphviz: notifying edges are dashed, those from
-    /// vertices that may fail dotted; red has failed, yellow runs or waits, blue would change,
+    /// Returns the graph in Graphviz's DOT language. Refreshing edges are dashed, edges from
+    /// vertices that may fail are dotted. Red has failed, yellow runs or waits, blue would change,
     /// green is in place.
     pub fn to_dot(&self) -> String {
         let mut dot = "digraph {\n  rankdir=LR; node [shape=box, style=filled];\n".to_owned();
@@ -48,7 +48,7 @@ impl Snapshot {
     }
 }
 
-/// Returns the colour of a vertex, by a name that Graphviz and SVG know.
+/// Returns a vertex's colour, by a name that Graphviz and SVG know.
 pub(crate) fn color(vertex: &Explanation) -> &'static str {
     let is_waiting = vertex.cause.is_some() || !vertex.waits.is_empty();
     match (vertex.last, is_waiting || vertex.running) {
@@ -71,14 +71,14 @@ impl fmt::Display for Snapshot {
 }
 
 impl Core {
-    /// Explains a vertex, with the message of its failure.
+    /// Explains a vertex, with its failure's message.
     pub(super) fn explain(&self, vertex: VertexId) -> Option<Explanation> {
         let message = self.messages.get(&vertex).cloned();
         Some(Explanation { message, ..self.state.explain(now(), vertex)? })
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
-        // In the order of the graph, as the snapshot is.
+        // Both lists are in the graph's order.
         let mut all = self.state.explain_all(now()).into_iter();
         of(self.state.graph(), |vertex| {
             let message = self.messages.get(&vertex).cloned();
@@ -87,7 +87,7 @@ impl Core {
     }
 }
 
-/// Makes a snapshot of a graph of which each vertex is explained.
+/// Makes a snapshot of a graph from its vertices' explanations.
 pub(crate) fn of(
     graph: &Graph,
     mut explain: impl FnMut(VertexId) -> Option<Explanation>,
@@ -116,15 +116,15 @@ pub(crate) fn of(
     }
 }
 
-/// The sizes, in pixels.
+/// The drawing's sizes, in pixels.
 const WIDTH: usize = 200;
 const HEIGHT: usize = 44;
 const GAP: usize = 60;
 const SPACE: usize = 20;
 
 impl Snapshot {
-    /// Returns the graph as an SVG drawing, in the colours of [`to_dot`](Self::to_dot). The whole
-    /// explanation of a vertex is its tooltip.
+    /// Returns the graph as an SVG drawing, in the colours of [`to_dot`](Self::to_dot). A vertex's
+    /// tooltip has its whole explanation.
     pub fn to_svg(&self) -> String {
         let columns = self.columns();
         let mut heights = vec![0; columns.iter().max().map_or(0, |last| last + 1)];
@@ -180,7 +180,7 @@ impl Snapshot {
         svg + "</svg>\n"
     }
 
-    /// Returns the column of each vertex. Parents come before children.
+    /// Returns each vertex's column. Parents come before children.
     fn columns(&self) -> Vec<usize> {
         let mut columns = vec![0; self.vertices.len()];
         let mut edges: Vec<_> = self.edges.iter().collect();
@@ -192,7 +192,7 @@ impl Snapshot {
     }
 }
 
-/// Returns as much of a name as has room.
+/// Returns the name, shortened to fit into its box.
 fn shortened(name: &str) -> String {
     const ROOM: usize = 26;
     if name.chars().count() > ROOM {
@@ -210,7 +210,7 @@ fn escaped(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            // XML has no others of these.
+            // XML allows no other control characters.
             it if it.is_control() => escaped.push(' '),
             it => escaped.push(it),
         }

@@ -1,4 +1,4 @@
-//! A command: run without a shell, within a time.
+//! Runs a command without a shell, with a time limit.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -23,13 +23,14 @@ use trueup_reconcile::ErrorClass;
 use super::inherited::Inherited;
 use crate::Failure;
 
-/// How much of what a command writes to its standard error is kept: the end of it.
+/// How much of the end of the standard error is kept, in bytes.
 const KEPT: u64 = 2_048;
-/// How much of it may lie in memory while the command runs, but for what it writes in a second.
+/// The limit of standard error in memory while the command runs, in bytes. A command can exceed it
+/// by its output of one [`LOOK`].
 const MAX_WRITTEN: u64 = 1024 * 1024;
-/// How often that is looked at.
+/// How often the size of the standard error is checked.
 const LOOK: Duration = Duration::from_secs(1);
-/// For how long a killed process is waited for.
+/// How long to wait for a killed process to end.
 const REAP: Duration = Duration::from_secs(5);
 
 /// A program with its arguments.
@@ -50,7 +51,7 @@ impl Command {
         }
     }
 
-    /// Returns the program and its arguments.
+    /// Returns the program, followed by its arguments.
     pub(super) fn words(&self) -> Vec<&OsStr> {
         let arguments = self.arguments.iter().map(|it| &**it);
         std::iter::once(&*self.program).chain(arguments).collect()
@@ -60,8 +61,8 @@ impl Command {
         self.program.to_string_lossy().into_owned()
     }
 
-    /// Runs the command in a process group of its own, without input, and returns how it ended and
-    /// the end of what it wrote to its standard error. At the deadline the group is killed.
+    /// Runs the command in a process group of its own, without input. Returns its exit status and
+    /// the end of its standard error. At the deadline, kills the group.
     #[expect(
         clippy::disallowed_methods,
         reason = "the program is one that `trueup_path` has found"
@@ -106,8 +107,8 @@ impl Command {
         }
     }
 
-    /// Fails if the program may not be executed, as another user can change it for example. One
-    /// that is not there yet may come.
+    /// Fails if the program must not be executed, for example because another user can change it.
+    /// Accepts a missing program.
     pub(super) fn check_program(&self, inherited: &Inherited) -> Result<(), Failure> {
         match self.find(inherited) {
             Err(failure) if failure.class == ErrorClass::Permission => Err(failure),
@@ -115,8 +116,8 @@ impl Command {
         }
     }
 
-    /// Returns the path of the program, which nobody but root and the user of this process can
-    /// change. A name without a slash is looked for in the command's `PATH`.
+    /// Returns the program's path, which only root and this process's user can change. Looks for a
+    /// name without a slash in the command's `PATH`.
     fn find(&self, inherited: &Inherited) -> Result<PathBuf, Failure> {
         let users = TrustedUsers::current().map_err(|it| self.not_usable(&it))?;
         if self.program.as_bytes().contains(&b'/') {
@@ -128,7 +129,7 @@ impl Command {
         let mut missing = None;
         for folder in env::split_paths(&inherited.search_path()).filter(|it| it.is_absolute()) {
             match users.program(folder.join(&self.program).as_os_str()) {
-                // As a shell does: it is not there, or is not executable.
+                // As a shell does: try the next folder if the file is missing or not executable.
                 Err(error) if !error.is_refused() => missing = missing.or(Some(error)),
                 found => return found.map_err(|it| self.not_usable(&it)),
             }
@@ -167,22 +168,22 @@ impl Command {
     }
 }
 
-/// Where a command writes its standard error: a file in memory. Of a pipe there would be no reader
-/// once the command has ended, and what it has left running would end by `SIGPIPE`.
+/// The command's standard error: a file in memory. A pipe would have no reader after the command
+/// has ended, so processes that it left running would die by `SIGPIPE`.
 struct StandardError(File);
 
 impl StandardError {
     fn new() -> io::Result<StandardError> {
         let file = memfd_create("standard-error", MemfdFlags::CLOEXEC)?;
-        // Also where it was made shorter, each write comes at the end.
+        // With `APPEND`, each write goes to the end, even after the file was truncated.
         fcntl_setfl(&file, OFlags::RDWR | OFlags::APPEND)?;
         Ok(StandardError(file.into()))
     }
 
-    /// Makes it empty once it is long.
+    /// Empties the file if it has become too long.
     fn limit(&self) {
         if self.len() > MAX_WRITTEN {
-            // That of a file in memory does not fail.
+            // Truncating a file in memory does not fail.
             let _ = self.0.set_len(0);
         }
     }
@@ -191,7 +192,7 @@ impl StandardError {
         self.0.metadata().map_or(0, |found| found.len())
     }
 
-    /// Returns the end of what was written, as a part of a message.
+    /// Returns the end of the output, formatted for a message.
     fn text(&self) -> String {
         let mut kept = Vec::new();
         let mut file = &self.0;
@@ -205,7 +206,7 @@ impl StandardError {
     }
 }
 
-/// Waits until the process ends; false at the deadline.
+/// Waits until the process ends; returns false at the deadline.
 fn watch(child: &Child, stderr: &StandardError, deadline: Instant) -> Result<bool, Errno> {
     let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     loop {
@@ -222,23 +223,23 @@ fn watch(child: &Child, stderr: &StandardError, deadline: Instant) -> Result<boo
     }
 }
 
-/// Kills the group of a process, unless it was waited for: its number may be another's then. That is
-/// so if this program was started with `SIGCHLD` ignored.
+/// Kills a process's group, unless the process was already reaped: its number may then belong to
+/// another one. This happens if this program was started with `SIGCHLD` ignored.
 fn kill(child: &mut Child) {
     let process = Pid::from_child(child);
     let state = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     if waitid(WaitId::Pid(process), state).is_ok() {
-        // It fails only if all of the group have ended.
+        // The call fails only if the whole group has ended.
         let _ = kill_process_group(process, Signal::KILL);
     }
     let end = Instant::now() + REAP;
-    // One that the kernel holds stays a zombie until we end.
+    // A process stuck in the kernel stays a zombie until we end.
     while matches!(child.try_wait(), Ok(None)) && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Says how a process ended.
+/// Describes how a process ended.
 pub(super) fn ended(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),

@@ -1,4 +1,4 @@
-//! What a command inherits from this process: no descriptors, a short environment, no capabilities.
+//! A command's inheritance from this process: no descriptors, few variables, no capabilities.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -14,13 +14,13 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use rustix::thread::{CapabilitySet, capabilities, clear_ambient_capability_set, set_capabilities};
 
-/// The folders in which a command finds programs.
+/// The folders to search for programs.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Starts a command on a thread that is prepared for it.
 type Spawn = dyn Fn(&mut Command) -> io::Result<Child> + Send + Sync;
 
-/// Starts a command on a thread that is prepared for it, if the caller has said how.
+/// The caller's function to start a command; `None` starts it on the current thread.
 #[derive(Clone, Default)]
 pub(super) struct Spawner(pub(super) Option<Arc<Spawn>>);
 
@@ -39,34 +39,34 @@ impl fmt::Debug for Spawner {
     }
 }
 
-/// What a command gets of what this process has.
+/// The parts of this process's state that a command inherits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inherited {
-    /// How it is started.
+    /// How to start it.
     pub(super) spawner: Spawner,
-    /// The ambient capabilities.
+    /// True if it keeps the ambient capabilities.
     pub(super) ambient: bool,
-    /// Variables beside those that each command gets.
+    /// Variables in addition to the standard ones.
     pub(super) variables: Vec<OsString>,
 }
 
 impl Inherited {
-    /// Starts a command, which gets its standard streams, these variables, and the capabilities of
-    /// its user. It begins in the root folder.
+    /// Starts a command with its standard streams, these variables, and its user's capabilities, in
+    /// the root folder.
     pub(super) fn spawn(&self, command: &mut Command) -> io::Result<Child> {
         command
             .env_clear()
             .env("PATH", self.search_path())
             .envs(env::vars_os().filter(|(name, value)| self.has(name, value)))
             .current_dir("/");
-        // Ours close at an exec by themselves. These are what we inherited, or what a library of
-        // the process has opened otherwise.
+        // Our own descriptors are close-on-exec. This covers inherited descriptors, and ones that a
+        // library of the process opened without the flag.
         close_fds::set_fds_cloexec_threadsafe(3, &[]);
         if self.ambient {
             return self.spawner.spawn(command);
         }
-        // The capabilities are the thread's. So ours stay, and the command has those of a thread
-        // that has dropped them.
+        // Capabilities belong to a thread. A separate thread drops them and starts the command, so
+        // ours stay.
         thread::scope(|scope| {
             let spawner = thread::Builder::new().name("spawn".into());
             let spawned = spawner.spawn_scoped(scope, || {
@@ -77,7 +77,7 @@ impl Inherited {
         })
     }
 
-    /// Returns the folders in which a program is looked for: those of the command's `PATH`.
+    /// Returns the command's `PATH`: the folders to search for a program.
     pub(super) fn search_path(&self) -> OsString {
         let passed =
             self.variables.iter().any(|it| it == "PATH").then(|| env::var_os("PATH")).flatten();
@@ -89,7 +89,7 @@ impl Inherited {
             |name: &str| matches!(name, "LANG" | "LANGUAGE" | "TZ") || name.starts_with("LC_");
         match name.to_str() {
             _ if self.variables.iter().any(|it| it == name) => true,
-            // `su` and `sudo` may leave that of another user, whose settings are not ours.
+            // `su` and `sudo` may keep another user's `HOME`, whose settings must not be used.
             Some("HOME") => fs::metadata(value).is_ok_and(|it| it.uid() == geteuid().as_raw()),
             Some(name) => is_of_language(name),
             None => false,
@@ -97,14 +97,15 @@ impl Inherited {
     }
 }
 
-/// Drops the ambient and the inheritable capabilities of the calling thread.
+/// Drops the calling thread's ambient and inheritable capabilities.
 fn drop_ambient() -> io::Result<()> {
     clear_ambient_capability_set()?;
     let mut sets = capabilities(None)?;
     sets.inheritable = CapabilitySet::empty();
     match set_capabilities(None, sets) {
-        // A filter of system calls, such as that of systemd without @privileged. Without ambient
-        // ones the inheritable ones count only for a program whose file names them.
+        // A filter of system calls forbids it, such as systemd's without @privileged. Without
+        // ambient capabilities, the inheritable ones matter only for a program whose file names
+        // them.
         Err(Errno::PERM) => Ok(()),
         dropped => Ok(dropped?),
     }

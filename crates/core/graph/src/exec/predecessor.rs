@@ -1,4 +1,4 @@
-//! A run of a command that an earlier agent has left: it was killed, and could not wait for it.
+//! Waits for a command's run that an earlier, killed agent left behind.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,18 +16,18 @@ use trueup_reconcile::ErrorClass;
 
 use crate::Failure;
 
-/// Waits for the runs of a command that are left. One that has lasted for longer than a run may is
-/// none: a daemon that the command has become, for example.
+/// Waits for the command's remaining runs. Ignores a process that is older than a run may last: for
+/// example, a daemon that the command has become.
 ///
 /// # Errors
 ///
-/// When one of them still goes on at the deadline.
+/// A run still goes on at the deadline.
 pub(super) fn wait(words: &[&OsStr], timeout: Duration, deadline: Instant) -> Result<(), Failure> {
     for left in all(words, timeout) {
         let Ok(process) = pidfd_open(left.pid, PidfdFlags::empty()) else {
             continue;
         };
-        // Its number may have become another one's before it was held.
+        // The number may have passed to another process before the descriptor was opened.
         if Left::of(left.pid, words).as_ref() != Some(&left) {
             continue;
         }
@@ -53,17 +53,17 @@ pub(super) fn wait(words: &[&OsStr], timeout: Duration, deadline: Instant) -> Re
     Ok(())
 }
 
-/// A process that runs the command.
+/// A process that runs the command for an earlier agent.
 #[derive(Debug, PartialEq, Eq)]
 struct Left {
     pid: Pid,
-    /// From the start of the system.
+    /// Its start, as the time since boot.
     started: Duration,
 }
 
 impl Left {
-    /// Returns the process if it is one that an agent of this user has started with these words, in
-    /// a group of its own, and is no child of this process.
+    /// Returns the process if an agent of this user started it with these words, in its own process
+    /// group, and it is not a child of this process.
     fn of(pid: Pid, words: &[&OsStr]) -> Option<Left> {
         let folder = PathBuf::from(format!("/proc/{}", pid.as_raw_pid()));
         if fs::metadata(&folder).ok()?.uid() != geteuid().as_raw() {
@@ -71,12 +71,12 @@ impl Left {
         }
         let content = read(&folder.join("cmdline"))?;
         let line: Vec<&[u8]> = content.strip_suffix(b"\0")?.split(|byte| *byte == 0).collect();
-        // Of a script the interpreter comes first.
+        // For a script, the interpreter comes first.
         if !line.ends_with(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>()) {
             return None;
         }
         let stat = String::from_utf8(read(&folder.join("stat"))?).ok()?;
-        // The name before it may have anything in it.
+        // The name before it may contain any character.
         let fields: Vec<u64> = stat
             .rsplit_once(')')?
             .1

@@ -1,4 +1,4 @@
-//! What a file vertex has created, and its record.
+//! The record of the content that a file vertex created.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -6,26 +6,26 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-/// The first byte of a record.
+/// The format's version, the first byte of a record.
 const VERSION: u8 = 1;
 
 type Hash = [u8; 32];
 
-/// The contents that the file may have by what was written into it, if it was created by the
-/// vertex; none if another writer created it.
+/// The hashes of the contents that the vertex may have written, if it created the file; empty if
+/// another writer created it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Created {
     written: Vec<Hash>,
-    /// What the next run would write.
+    /// The hash of the content that the next run would write.
     planned: Option<Hash>,
 }
 
 impl Created {
-    /// Takes note that a file with this content would be created, or would replace the one that
-    /// is there. True if the record says so already.
+    /// Notes that the next run would create a file with this content, or replace the existing one.
+    /// True if the record already covers this.
     pub(super) fn plan(&mut self, is_there: bool, content: &[u8]) -> bool {
         if !is_there {
-            // What was created is gone.
+            // The created file is gone.
             self.written.clear();
         }
         let is_ours = !is_there || !self.written.is_empty();
@@ -34,12 +34,12 @@ impl Created {
         self.planned.is_none() || self.planned == before
     }
 
-    /// Takes note that what was planned is about to be done: should it fail, it may be done.
+    /// Notes that the planned write begins: if it fails, the file may still have changed.
     pub(super) fn begin(&mut self) {
         self.written.extend(self.planned.take());
     }
 
-    /// Takes note that the file has its declared content.
+    /// Notes that the file has its declared content.
     pub(super) fn finish(&mut self, content: &[u8]) {
         self.planned = None;
         if !self.written.is_empty() {
@@ -47,7 +47,7 @@ impl Created {
         }
     }
 
-    /// True if the file is as the vertex created it.
+    /// True if the file still has a content that the vertex wrote.
     pub(super) fn is_unchanged(&self, content: &[u8]) -> bool {
         let content = hash(content);
         self.planned.iter().chain(&self.written).any(|it| *it == content)
@@ -57,7 +57,7 @@ impl Created {
         self.planned.is_none() && self.written.is_empty()
     }
 
-    /// Returns the record of a file that was created.
+    /// Returns the record of a created file; `None` if the vertex did not create it.
     pub(super) fn to_record(&self, path: &Path) -> Option<Vec<u8>> {
         let hashes: Vec<&Hash> = self.planned.iter().chain(&self.written).collect();
         let count = u8::try_from(hashes.len()).ok().filter(|it| *it > 0)?;
@@ -67,7 +67,7 @@ impl Created {
         Some(record)
     }
 
-    /// Reads a record.
+    /// Decodes a record; `None` if it has another form.
     pub(super) fn from_record(record: &[u8]) -> Option<(PathBuf, Created)> {
         let (&[VERSION, count], rest) = record.split_first_chunk()? else {
             return None;

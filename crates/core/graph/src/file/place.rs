@@ -1,5 +1,5 @@
-//! The places of several files, as different paths can lead to one, and what an error there is to a
-//! vertex.
+//! Claims of files, because different paths can lead to one file; and the conversion of errors to
+//! failures.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,15 +15,15 @@ use trueup_reconcile::ErrorClass;
 use crate::Failure;
 use crate::sync::lock;
 
-/// Returns the failure of an error at a path. A path that is refused is a conflict with the user
-/// who could lead it elsewhere: it is tried again, in case that user or the operator corrects it.
+/// Returns the failure for an error at a path. A refused path is a conflict with the user who could
+/// redirect it; a retry follows, in case that user or the operator corrects it.
 pub(super) fn failure(error: Error) -> Failure {
     let (class, remedy) = match error.kind() {
-        // Its message has the remedy.
+        // The error's message has the remedy.
         ErrorKind::Refused => (ErrorClass::Conflict, ""),
         ErrorKind::NotRegular => (ErrorClass::Conflict, "; remove it, or declare another path"),
         ErrorKind::TooLarge => (ErrorClass::Invalid, "; declare a smaller file"),
-        // Its message says so.
+        // The error's message says so.
         ErrorKind::Changed => (ErrorClass::Busy, ""),
         _ => {
             let (class, remedy) = of_system(error.io_kind(), error.raw_os_error());
@@ -33,7 +33,7 @@ pub(super) fn failure(error: Error) -> Failure {
     Failure::new(class, format!("{error}{remedy}"))
 }
 
-/// Returns the failure of a system call on an open file.
+/// Returns the failure for a system call on an open file.
 pub(super) fn failed(path: &Path, what: &str, error: &io::Error) -> Failure {
     let (class, remedy) = of_system(error.kind(), error.raw_os_error());
     let message = format!("{}: cannot {what}: {error}; {remedy}", path.display());
@@ -43,7 +43,7 @@ pub(super) fn failed(path: &Path, what: &str, error: &io::Error) -> Failure {
 fn of_system(kind: io::ErrorKind, errno: Option<i32>) -> (ErrorClass, &'static str) {
     match kind {
         io::ErrorKind::NotFound => (ErrorClass::Dependency, "create it or its folder"),
-        // Of a file that is written by its owner.
+        // `EPERM` although the owner writes the file: the mode is not the reason.
         io::ErrorKind::PermissionDenied if errno == Some(Errno::PERM.raw_os_error()) => (
             ErrorClass::Permission,
             "it, or its folder, may be immutable: see `lsattr -d`, and `chattr -i` it; or run as \
@@ -54,21 +54,22 @@ fn of_system(kind: io::ErrorKind, errno: Option<i32>) -> (ErrorClass, &'static s
     }
 }
 
-/// The places of the [files](super::File) of one graph, so that no two of them keep the same one.
+/// The places of the [files](super::File) of one graph, to keep two vertices from managing the same
+/// file.
 ///
-/// A path over a symbolic link of a folder, or into a bind mount, can lead to a file that another
-/// path leads to as well. That shows only once both folders are there.
+/// Two paths can lead to one file by a folder's symbolic link or a bind mount. This shows only once
+/// both folders exist.
 #[derive(Clone, Debug, Default)]
 pub struct Places(Arc<Mutex<Claims>>);
 
-/// The path of each place that is claimed, and who has claimed it.
+/// The path and the claimant of each claimed place.
 type Claims = BTreeMap<Identity, (PathBuf, Weak<Claim>)>;
 
-/// A folder, by the numbers of its device and inode, and a name in it.
+/// A folder's device and inode, and a name in it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Identity(u64, u64, OsString);
 
-/// The place that a vertex has until this is dropped.
+/// A vertex's hold on a place; dropping it releases the place.
 #[derive(Debug)]
 pub(super) struct Claim {
     places: Places,
@@ -78,7 +79,7 @@ pub(super) struct Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         let mut claims = lock(&self.places.0);
-        // Another vertex of the path may have it by now.
+        // Another vertex with the same path may have claimed it by now.
         if claims.get(&self.identity).is_some_and(|(_, claim)| claim.strong_count() == 0) {
             claims.remove(&self.identity);
         }
@@ -86,11 +87,11 @@ impl Drop for Claim {
 }
 
 impl Places {
-    /// Claims a place for the vertex of a path, which gives up the one that it had.
+    /// Claims a place for a path's vertex, and releases its previous one.
     ///
     /// # Errors
     ///
-    /// When the vertex of another path has it.
+    /// A vertex with another path holds the place.
     pub(super) fn claim(
         &self,
         place: &Place,
@@ -116,7 +117,7 @@ impl Places {
         }
         claims.insert(identity, (path.to_owned(), Arc::downgrade(&claim)));
         drop(claims);
-        // Only now, so that no other takes the place in between.
+        // Release it only now, so that no other vertex takes the place in between.
         drop(before);
         *own = Some(claim);
         Ok(())

@@ -1,9 +1,9 @@
-//! Watches files by their folders, so that a renamed one is seen as well. One inotify instance serves
-//! the whole process.
+//! Watches files by their folders, to notice renames too. One inotify instance serves the whole
+//! process.
 //!
-//! Each run of a vertex walks to the folders of its files, and has those watched that it finds. So
-//! what is seen is of the folders that the run has used, and a folder that comes later, or in the
-//! place of another one, is watched from the next run on.
+//! Each run of a vertex walks to its files' folders and watches them. So the watch covers the
+//! folders that the run used. A folder that appears later, or replaces another one, is watched from
+//! the next run on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -26,7 +26,7 @@ use crate::sync::{Poller, lock};
 
 /// How long the thread sleeps if the kernel refuses to poll.
 const LISTEN_RETRY: Duration = Duration::from_millis(100);
-/// What is watched of a folder.
+/// The inotify events to watch in a folder.
 const EVENTS: WatchFlags = WatchFlags::ATTRIB
     .union(WatchFlags::CLOSE_WRITE)
     .union(WatchFlags::CREATE)
@@ -37,13 +37,13 @@ const EVENTS: WatchFlags = WatchFlags::ATTRIB
     .union(WatchFlags::MOVE_SELF)
     .union(WatchFlags::ONLYDIR);
 
-/// The files that one vertex watches. It is moved by each run, and ends when it is dropped. A clone
-/// is of another vertex, and watches nothing yet.
+/// The files that one vertex watches. Each run moves the watch; dropping it ends the watch. A clone
+/// belongs to another vertex, and watches nothing yet.
 #[derive(Debug, Default)]
 pub(super) struct FileWatch {
     /// `None` before the watch begins.
     hints: Option<Hints>,
-    /// The process's folders, and the numbers of those that this watch is on.
+    /// The process's folders, and the numbers of this watch's folders.
     on: Option<(Arc<Folders>, BTreeSet<i32>)>,
     id: u64,
 }
@@ -61,7 +61,7 @@ impl Drop for FileWatch {
 }
 
 impl FileWatch {
-    /// Begins to send these hints for what the next runs use.
+    /// Sends these hints for the files that the next runs use.
     pub(super) fn begin(&mut self, hints: Hints) {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         self.end();
@@ -76,12 +76,12 @@ impl FileWatch {
         }
     }
 
-    /// Watches these files, and no others, if the watch has begun. A file whose folder cannot be
-    /// walked to is not watched: a run fails there anyway.
+    /// Watches these files and no others, if the watch has begun. Skips a file whose folder cannot
+    /// be reached: the run fails there anyway.
     ///
     /// # Errors
     ///
-    /// When a folder is there, and cannot be watched.
+    /// A folder exists and cannot be watched.
     pub(super) fn move_to(&mut self, users: &TrustedUsers, paths: &[&Path]) -> io::Result<()> {
         let Some(hints) = self.hints.clone() else {
             return Ok(());
@@ -113,20 +113,20 @@ impl FileWatch {
     }
 }
 
-/// The folders that the files of a process are in. Its thread ends when nobody holds it.
+/// The folders of a process's watched files. Its thread ends when the last reference is dropped.
 #[derive(Debug)]
 struct Folders(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     inotify: OwnedFd,
-    /// By the number of the folder's watch.
+    /// The watched files, by the number of the folder's watch.
     watched: Mutex<BTreeMap<i32, Vec<Watched>>>,
     poller: Poller,
     is_ended: AtomicBool,
 }
 
-/// A file of one vertex.
+/// A file that one vertex watches.
 #[derive(Debug)]
 struct Watched {
     id: u64,
@@ -155,8 +155,8 @@ impl Folders {
         Ok(folders)
     }
 
-    /// Watches a folder for a file in it, and returns the number of its watch: the same for each
-    /// file in the folder.
+    /// Watches a folder for a file in it. Returns the watch's number, which is the same for all
+    /// files in the folder.
     fn add(&self, folder: &Path, watched: Watched) -> io::Result<i32> {
         // Under the lock, so that no watch of that number is removed meanwhile.
         let mut all = lock(&self.0.watched);
@@ -196,14 +196,14 @@ impl Inner {
             if hints.is_empty() {
                 match self.poller.listen(self.inotify.as_fd(), 0) {
                     Ok(()) => self.poller.wait(None).for_each(drop),
-                    // The kernel has no memory, which may pass.
+                    // The kernel is short of memory, which may pass.
                     Err(_) => thread::sleep(LISTEN_RETRY),
                 }
             }
         }
     }
 
-    /// Reads what has happened, and returns the hints of the vertices that it is about.
+    /// Reads the pending events, and returns the hints of the affected vertices.
     fn drain(&self) -> Vec<Hints> {
         let of_folder = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED;
         let mut buffer = [MaybeUninit::uninit(); 4_096];
@@ -213,7 +213,7 @@ impl Inner {
             let event = match events.next() {
                 Ok(event) => event,
                 Err(Errno::INTR) => continue,
-                // All is read. Any other error shows again at the next read.
+                // All is read. Any other error appears again at the next read.
                 Err(_) => return hinted.into_values().collect(),
             };
             let mut all = lock(&self.watched);

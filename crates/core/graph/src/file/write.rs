@@ -1,4 +1,4 @@
-//! Writes a file at once, with the owner, the group and the mode that it is to have.
+//! Replaces a file in one step, with the owner, group and mode that it should have.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -14,32 +14,33 @@ use super::File;
 use super::place::{failed, failure};
 use crate::Failure;
 
-/// The mode of a file that is created, unless declared.
+/// A new file's mode, unless one is declared.
 const DEFAULT_MODE: u32 = 0o644;
-/// The longest list of extended attributes, and the longest value of one: `XATTR_LIST_MAX`.
+/// The longest list of extended attributes, and the longest value of one, in bytes:
+/// `XATTR_LIST_MAX`.
 const MAX_EXTENDED: usize = 65_536;
-/// Write permission of the group and of all others.
+/// Write permission for the group and for all others.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// The owner, group and mode that a file is to have; `None` is what the system gives.
+/// The owner, group and mode that a file should have; `None` leaves the choice to the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Attributes {
-    /// The extended attributes of the old file are kept, and so its access control list is.
+    /// True if the old file's extended attributes are kept, including its access control list.
     keeps_extended: bool,
     user: Option<u32>,
     group: Option<u32>,
     mode: u32,
 }
 
-/// Who can change a file, and put another one in its place.
+/// The users who can change a file, or put another one in its place.
 pub(super) struct Whose<'a> {
     pub(super) users: &'a TrustedUsers,
     pub(super) folder: Control,
 }
 
 impl File {
-    /// Returns what the file is to have, given what is there. What is not declared stays as it is,
-    /// unless another user can have put that file there: then it is ours.
+    /// Returns the attributes that the file should have, given the existing one's. An undeclared
+    /// attribute stays, unless another user could have put that file there: then it is ours.
     pub(super) fn attributes(&self, whose: &Whose<'_>, old: Option<&fs::Metadata>) -> Attributes {
         let is_ours = whose.folder.is_ours();
         let kept = old.filter(|old| is_ours || self.is_trusted(whose.users, old));
@@ -55,8 +56,8 @@ impl File {
         }
     }
 
-    /// True if root, we or the declared owner made this file. One with two names may have been made
-    /// elsewhere.
+    /// True if root, we or the declared owner made this file. A file with two names may have been
+    /// made elsewhere.
     fn is_trusted(&self, users: &TrustedUsers, found: &fs::Metadata) -> bool {
         let is_of_owner = users.has(found.uid()) || self.user == Some(found.uid());
         is_of_owner && found.nlink() == 1
@@ -70,9 +71,9 @@ impl Attributes {
             && self.mode == found.mode() & 0o7777
     }
 
-    /// Gives a new file the extended attributes of the old one, unless another user can have set
-    /// them. Those that say something of the old content are left out, as the kernel removes them
-    /// with a write. To be called before [`set`](Self::set): a list has its part in the mode.
+    /// Copies the old file's extended attributes to a new file, unless another user could have set
+    /// them. Leaves out attributes that describe the old content, as the kernel removes them at a
+    /// write. Call it before [`set`](Self::set), because an access control list affects the mode.
     pub(super) fn copy_extended(&self, old: &fs::File, new: &fs::File) -> io::Result<()> {
         if !self.keeps_extended {
             return Ok(());
@@ -93,7 +94,7 @@ impl Attributes {
                 read => read?,
             };
             match fsetxattr(new, name, &value[..len], XattrFlags::empty()) {
-                // The label that the system gives stays.
+                // The label that the system gave stays.
                 Err(Errno::PERM | Errno::NOTSUP) if name.starts_with(b"security.") => {}
                 set => set?,
             }
@@ -101,7 +102,7 @@ impl Attributes {
         Ok(())
     }
 
-    /// Sets them. False if they read back differently.
+    /// Sets the attributes. False if they read back differently.
     #[expect(clippy::disallowed_methods, reason = "of the open file that `trueup_path` gave")]
     pub(super) fn set(&self, file: &fs::File) -> io::Result<bool> {
         let found = file.metadata()?;
@@ -117,8 +118,8 @@ impl Attributes {
 }
 
 impl Whose<'_> {
-    /// True if the attributes of this file may be changed in place: it is the one that is meant, it
-    /// has no other name, and no other user can have it open to write.
+    /// True if this file's attributes may be changed in place: it is the expected file, it has no
+    /// other name, and no other user can have it open for writing.
     pub(super) fn may_change(&self, found: &fs::Metadata) -> bool {
         self.folder.is_ours()
             && self.users.has(found.uid())
@@ -127,14 +128,14 @@ impl Whose<'_> {
     }
 }
 
-/// True for what says something of the content, and for what the kernel keeps for itself.
+/// True for an attribute that describes the content or belongs to the kernel.
 fn is_left_out(name: &[u8]) -> bool {
     let of_content = [&b"security.capability"[..], b"security.ima", b"security.evm"];
     of_content.contains(&name) || name.starts_with(b"trusted.")
 }
 
-/// Writes a new file beside the old one, and puts it in its place if that is still the old one. A
-/// file that is mounted there is written in place: the kernel refuses to replace it.
+/// Writes a new file beside the old one and exchanges them, if the old one is still there. If the
+/// file is a mount point, writes it in place, because the kernel refuses to replace it.
 pub(super) fn replace(
     place: &Place,
     content: &[u8],
@@ -157,7 +158,7 @@ pub(super) fn replace(
     new.publish(old).map_err(failure)
 }
 
-/// Writes a file in place: a reader can see a part of it.
+/// Writes a file in place: a reader may see a part of the content.
 fn overwrite(place: &Place, content: &[u8], attributes: Attributes) -> Result<(), Failure> {
     let Some(mut file) = place.open_to_write().map_err(failure)? else {
         let message = format!("{}: it has just gone; it is tried again", place.path().display());
@@ -171,7 +172,7 @@ fn overwrite(place: &Place, content: &[u8], attributes: Attributes) -> Result<()
     set(place, &file, attributes)
 }
 
-/// Sets the owner, group and mode of an open file.
+/// Sets an open file's owner, group and mode.
 pub(super) fn set(place: &Place, file: &fs::File, attributes: Attributes) -> Result<(), Failure> {
     let path = place.path();
     match attributes.set(file) {

@@ -1,4 +1,4 @@
-//! What the driver has to do.
+//! The driver's actions.
 
 use std::sync::Arc;
 
@@ -6,92 +6,93 @@ use std::sync::Arc;
 use crate::State;
 use crate::VertexId;
 
-/// The number of a run, from 1 in the order of their start. A replacement does not change it.
+/// A run's number, counted from 1 in the order of their starts. A replacement does not change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RunId(pub(crate) u64);
 
-/// What a run found or did.
+/// A successful run's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// All is as declared: nothing was changed.
+    /// Nothing differs from the declared state, and nothing was changed.
     InPlace,
-    /// Something was changed, and now all is as declared.
+    /// Something was changed, and now nothing differs.
     Changed,
-    /// Something is not as declared, and was left so because `Context::apply` is false.
+    /// Something differs and was left, because `apply` is false.
     WouldChange,
 }
 
-/// What a run is to do.
+/// A run's orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Context {
     /// True if the run may change something.
     pub(crate) apply: bool,
-    /// The number of refreshes pending when the run began. If it is not 0, and `apply` is true, the
-    /// vertex acts even if all is as declared.
+    /// The number of refreshes pending when the run began. If it is not 0 and `apply` is true, the
+    /// vertex acts even if nothing differs.
     pub(crate) refreshes: u32,
-    /// True if the vertex left the graph, and what it made is to be undone.
+    /// True if the vertex left the graph, and its work should be undone.
     pub(crate) reverse: bool,
 }
 
-/// What the journal keeps of a vertex, by its name. The default is no record at all.
+/// A vertex's record in the journal, by the vertex's name. The default equals no record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Record {
     /// The number of refreshes that no successful run has consumed.
     pub refreshes: u32,
-    /// The names of the vertices that are to be notified if a run changes something: not empty
-    /// while one may have changed something of which they are not notified yet.
+    /// The names of the vertices to refresh if a run changes something. Not empty while the vertex
+    /// may have made a change of which they do not know.
     pub intent: Vec<Arc<str>>,
-    /// What the vertex made, or was about to make, and has not undone.
+    /// The vertex's work, done or about to be done, until it is undone.
     pub made: Option<Made>,
 }
 
-/// What the journal keeps of what a vertex made, so that it can be undone later.
+/// The work of a vertex in the journal, from which it can be undone later.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Made {
     /// Its place in the order of making: the largest is undone first.
     pub place: u64,
-    /// The names of the nearest ancestors that may have made something, or did. What they made is
-    /// undone later.
+    /// The names of the nearest ancestors with work, actual or possible. Their work is undone
+    /// later.
     pub after: Vec<Arc<str>>,
-    /// The bytes that the vertex gave, which suffice to undo it.
+    /// The vertex's bytes, from which it can undo the work.
     pub undo: Arc<[u8]>,
 }
 
-/// The driver's next action. Each is answered by an input. A driver has to know every action, so
-/// the list is exhaustive.
+/// The driver's next action. The driver answers each with an input. A driver must handle every
+/// action, so the list is exhaustive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Watch the vertex. Then call [`State::handle_ready`].
     Watch {
-        /// The vertex.
+        /// The vertex to watch.
         vertex: VertexId,
     },
     /// Run the vertex. Then call [`State::handle_done`], whatever the result. One run may come
-    /// twice: to check, and, once it is recorded that something will change, to apply.
+    /// twice: to check and, once the possible change is recorded, to apply.
     Run {
-        /// The run.
+        /// The run's number, for the answer.
         run: RunId,
-        /// The vertex.
+        /// The vertex to run.
         vertex: VertexId,
-        /// What to do.
+        /// The run's orders.
         context: Context,
     },
-    /// Run these vertices of one [group](crate::VertexSpec::with_group) together. Each run ends,
-    /// and may come again, as if it were alone.
+    /// Run these vertices of one [group](crate::VertexSpec::with_group) together. Each run ends on
+    /// its own, and may come again on its own.
     RunGroup {
-        /// The runs: what [`Action::Run`] says of each.
+        /// Each vertex's run, as in [`Action::Run`].
         runs: Vec<(RunId, VertexId, Context)>,
     },
-    /// Write the records in one transaction. Then call [`State::handle_persisted`]. There is one
-    /// such action at a time.
+    /// Write the records in one transaction. Then call [`State::handle_persisted`]. There is at
+    /// most one such action at a time.
     Persist {
-        /// The records by the names of their vertices. A default one is to be deleted.
+        /// The records by their vertices' names. Delete the entry of a default record.
         records: Vec<(Arc<str>, Record)>,
     },
 }
 
 impl Action {
-    /// Makes the action of runs that begin, or begin to apply, together.
+    /// Creates the action for runs that begin, or begin to apply, together; `None` if there is
+    /// none.
     pub(crate) fn of_runs(mut runs: Vec<(RunId, VertexId, Context)>) -> Option<Action> {
         if runs.len() > 1 {
             return Some(Action::RunGroup { runs });

@@ -1,4 +1,4 @@
-//! Why a vertex does what it does.
+//! Explains the state of a vertex.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
@@ -9,30 +9,30 @@ use trueup_reconcile::ErrorClass;
 use super::{Run, Stage, State, Verdict};
 use crate::{EdgeKind, VertexId};
 
-/// How many failed ancestors are named.
+/// The largest number of failed ancestors that are named.
 const NAMED: usize = 8;
 
-/// Why a vertex is dirty, or was dirty last.
+/// The reason why a vertex is dirty, or was dirty last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Cause {
     /// It has not run since the start, or since it was added.
     #[default]
     New,
-    /// An event.
+    /// An event, or a retry by the operator.
     Event,
-    /// Its poll interval is over.
+    /// Its poll interval has passed.
     Poll,
     /// This parent is dirty, or has run.
     Parent(VertexId),
     /// Its last run failed.
     Retry,
-    /// Its settings were replaced.
+    /// A replacement changed its settings.
     Replaced,
-    /// It left the graph, and is to be reversed.
+    /// It left the graph and is to be reversed.
     Removed,
-    /// A pause or a replacement came before it applied.
+    /// A pause or a replacement interrupted it before it applied.
     Interrupted,
-    /// It was notified by a vertex that has left.
+    /// A vertex that has left refreshed it.
     Refreshed,
     /// Its watch ended.
     Unwatched,
@@ -55,81 +55,81 @@ impl Cause {
     }
 }
 
-/// What keeps a dirty vertex from running.
+/// A reason why a dirty vertex does not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
     /// Its watch is not ready.
     Watch,
-    /// These parents run first, or are tried.
+    /// These parents run first, or are tried first.
     Parents(Vec<String>),
-    /// It is skipped because these ancestors failed: at most eight, the first by name.
+    /// These ancestors failed: at most eight, the first by name.
     FailedAncestors(Vec<String>),
-    /// It failed for good, and waits for an event, a run of a parent, or a replacement.
+    /// It failed for good, and waits for an event, a parent's run, or a replacement.
     Event,
-    /// It is tried again, polls again, or its rate allows a run, in so much time.
+    /// The time until its next retry or poll, or until its rate allows a run.
     Time(Duration),
-    /// A semaphore that these vertices hold.
+    /// Other vertices hold a semaphore.
     Semaphore {
-        /// The semaphore.
+        /// The semaphore's identifier.
         id: String,
-        /// The vertices that run and hold it.
+        /// The running vertices that hold it.
         holders: Vec<String>,
     },
-    /// The end of the run of its group, in which these vertices are.
+    /// Its group's current run, which began without it, must end first.
     Group {
-        /// The group.
+        /// The group's name.
         group: String,
-        /// The vertices that run.
+        /// The running vertices of the group.
         members: Vec<String>,
     },
-    /// A value that no run has sent yet.
+    /// No run has sent this value yet.
     Value {
-        /// The vertex that is to send it.
+        /// The name of the vertex that should send it.
         sender: String,
-        /// Its port.
+        /// The sender's port.
         port: String,
     },
-    /// A worker.
+    /// All workers are busy with other vertices.
     Worker,
-    /// The end of a pause.
+    /// The driver is paused.
     Pause,
-    /// The journal, while the vertex runs.
+    /// The run waits until the journal has its record.
     Journal,
 }
 
-/// The state of a vertex and the reasons for it. Its text is one line.
+/// A vertex's state and the reasons for it. Its text is one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// The name.
+    /// The vertex's name; a reversal has the name of its vertex.
     pub name: String,
-    /// The [group](crate::VertexSpec::with_group) that it is in.
+    /// The [group](crate::VertexSpec::with_group) that it shares calls with; `None` without one.
     pub group: Option<String>,
-    /// Why it is dirty, in a word, such as `new`, `event`, `poll`, `parent` or `failed`; `None` if it
-    /// is not.
+    /// Why it is dirty, in a word, such as `new`, `event`, `poll`, `parent` or `failed`; `None` if
+    /// it is not dirty.
     pub cause: Option<&'static str>,
-    /// The name of the parent, if that is the cause.
+    /// The parent's name, if a parent is the cause.
     pub upstream: Option<String>,
-    /// True if it runs.
+    /// True if a run is in progress.
     pub running: bool,
-    /// What it waits for: nothing if it is not dirty.
+    /// The reasons why it does not run; empty if it is not dirty.
     pub waits: Vec<Wait>,
-    /// The number of refreshes that are pending.
+    /// The number of pending refreshes, which the next successful run consumes.
     pub refreshes: u32,
-    /// The number of runs that failed since the last success.
+    /// The number of failed runs since the last success.
     pub attempts: u32,
-    /// The result of the last run that ended.
+    /// The result of the last run that ended; `None` before the first.
     pub last: Option<Result<Verdict, ErrorClass>>,
-    /// Why its last call failed, or what that warned of. Only a driver knows it.
+    /// The last call's failure or warning. Only a driver fills it in.
     pub message: Option<String>,
-    /// True if it left the graph.
+    /// True if the vertex left the graph and is being reversed.
     pub reversal: bool,
 }
 
 impl State {
-    /// Explains a vertex; `None` if the graph has no such. Takes time linear in its ancestors that
-    /// are unsettled.
+    /// Explains a vertex; `None` if the graph does not have it. Takes time linear in its unsettled
+    /// ancestors.
     pub(crate) fn explain(&self, now: Instant, vertex: VertexId) -> Option<Explanation> {
         self.graph.vertex(vertex)?;
         Some(self.explain_with(now, vertex, || self.failed_ancestors(vertex.0)))
@@ -159,7 +159,7 @@ impl State {
         (self.slots[vertex as usize].attempts > 0).then_some(vertex)
     }
 
-    /// Returns the first of some vertices by name, each once.
+    /// Returns the first few of these vertices by name, without duplicates.
     fn first_named(&self, mut vertices: Vec<u32>) -> Vec<u32> {
         vertices.sort_unstable_by_key(|&it| (self.graph.name(it), it));
         vertices.dedup();
@@ -167,7 +167,7 @@ impl State {
         vertices
     }
 
-    /// Explains a vertex with the ancestors that have failed.
+    /// Explains a vertex, given its failed ancestors.
     fn explain_with(
         &self,
         now: Instant,
@@ -213,7 +213,7 @@ impl State {
         group.as_ref().map(|it| it.to_string())
     }
 
-    /// Returns the name of a vertex, so that one that is back differs from its reversal.
+    /// Returns a vertex's name, marked if it is a reversal.
     fn label(&self, vertex: u32) -> String {
         if self.graph.is_reversal(VertexId(vertex)) {
             format!("the reversal of {}", self.graph.name(vertex))
@@ -233,7 +233,7 @@ impl State {
             .filter(|&&it| self.blocks(it))
             .map(|&it| self.label(EdgeKind::parent(it)))
             .collect();
-        // The order of the declaration makes no difference.
+        // Independent of the order of declaration.
         parents.sort_unstable();
         if !parents.is_empty() {
             waits.push(Wait::Parents(parents));
@@ -300,8 +300,8 @@ impl State {
     }
 }
 
-/// Writes the explanation as one line, whatever the characters in a name or in a message: a command
-/// decides what is in that of its failure.
+/// Writes the explanation as one line, whatever characters a name or a message contains: a command
+/// controls the message of its failure.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write(&mut OneLine(f))
@@ -393,7 +393,7 @@ impl<W: fmt::Write> fmt::Write for OneLine<W> {
     }
 }
 
-/// Returns text as one line.
+/// Returns the text with control characters escaped, as one line.
 pub(crate) fn one_line(text: &str) -> String {
     let mut line = OneLine(String::new());
     // Writing to memory does not fail.

@@ -1,9 +1,9 @@
 //! Vertices that run together.
 //!
-//! Those of a group that wait for a worker alone are gathered, and one of them stands in the queue
-//! of workers for all. When its turn comes, all begin: they take one worker, until the last of them
-//! has ended. Those that come meanwhile wait for that, and begin together then. Each is a vertex
-//! and a run like others otherwise.
+//! A group gathers its vertices that wait only for a worker, and one of them stands in the queue of
+//! workers for all. When its turn comes, all of them begin on one worker, which is free again when
+//! the last one has ended. Vertices that become ready meanwhile wait for this, and then begin
+//! together. Apart from this, each is an ordinary vertex with its own run.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -13,15 +13,15 @@ use super::{Action, RunId, State};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
-    /// What waits for nothing but a worker, by ticket.
+    /// Vertices that wait only for a worker, by ticket.
     pub(crate) waiting: BTreeMap<u64, u32>,
-    /// The ticket of the one that stands in the queue of workers.
+    /// The ticket of the vertex that stands in the queue of workers.
     offered: Option<u64>,
     pub(crate) running: usize,
 }
 
 impl State {
-    /// Has a vertex that holds its semaphores wait for a worker.
+    /// Makes a vertex that holds its semaphores wait for a worker.
     pub(super) fn wait_for_worker(&mut self, ticket: u64, vertex: u32) {
         match self.graph.groups.of(vertex) {
             None => {
@@ -34,7 +34,7 @@ impl State {
         }
     }
 
-    /// Has a vertex wait for a worker no longer.
+    /// Takes a vertex out of the queue of workers.
     pub(super) fn leave_workers(&mut self, ticket: u64, vertex: u32) {
         self.ready.remove(&ticket);
         if let Some(at) = self.graph.groups.of(vertex) {
@@ -56,7 +56,7 @@ impl State {
         }
     }
 
-    /// Begins the run of a vertex that was taken out of the queue, and of those of its group.
+    /// Begins the run of a vertex that was taken out of the queue, and the runs of its group.
     pub(super) fn start_together(&mut self, now: Instant, vertex: u32) -> Option<Action> {
         let mut calls = Vec::new();
         match self.graph.groups.of(vertex) {
@@ -70,7 +70,7 @@ impl State {
         Action::of_runs(calls)
     }
 
-    /// Begins to apply, with those of the group that are to.
+    /// Begins to apply, together with the group's other runs that may apply.
     pub(super) fn apply_together(&mut self, now: Instant, id: RunId) -> Option<Action> {
         let mut ids = vec![id];
         if let Some(own) = self.group_of(id) {
@@ -89,7 +89,7 @@ impl State {
         self.runs[self.place(run)?].group
     }
 
-    /// Takes a worker for a run, unless its group has one. Returns the group.
+    /// Takes a worker for a run, unless its group has one. Returns the group; `None` without one.
     pub(super) fn take_worker(&mut self, vertex: u32) -> Option<usize> {
         let group = self.graph.groups.of(vertex);
         let is_first = group.is_none_or(|it| self.groups[it].running == 0);
@@ -100,7 +100,7 @@ impl State {
         group
     }
 
-    /// Takes note of the end of a run.
+    /// Frees the worker of a run that ended, unless its group still runs.
     pub(super) fn release_worker(&mut self, group: Option<usize>) {
         if let Some(group) = group {
             self.groups[group].running -= 1;
@@ -110,7 +110,7 @@ impl State {
         self.busy -= usize::from(is_last);
     }
 
-    /// Counts the runs of the groups of a new graph.
+    /// Counts the runs of each group in a new graph.
     pub(super) fn regroup(&mut self) {
         self.groups = vec![Group::default(); self.graph.groups.count];
         self.busy = 0;
@@ -119,7 +119,7 @@ impl State {
         }
     }
 
-    /// Returns the vertices of the group of a vertex that run.
+    /// Returns the running vertices of a vertex's group.
     pub(super) fn running_members(&self, vertex: u32) -> Vec<u32> {
         let Some(group) = self.graph.groups.of(vertex) else {
             return Vec::new();

@@ -1,7 +1,7 @@
-//! Who is notified of a change, and what the journal has to know for it.
+//! Refreshes by a vertex's changes, and the records that they need.
 //!
-//! An *intent* names those that are to be notified. So whatever leaves between the change and its
-//! record, a vertex, an edge or the process, the others are notified.
+//! An *intent* names the vertices to refresh. So they are refreshed even if a vertex, an edge or
+//! the process is gone between the change and its record.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,18 +11,18 @@ use std::time::Instant;
 use super::{Action, Cause, Record, Run, RunId, Stage, State};
 use crate::edge::Kinds;
 
-/// The names of those that are to be notified, each with the kinds of change that it is notified of.
+/// The names of the vertices to refresh, each with the kinds of change that refresh it.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Intent(BTreeMap<Arc<str>, Kinds>);
 
-/// Inputs and questions of the driver.
+/// The driver's inputs and questions.
 impl State {
-    /// Takes note that a run that applies is about to change something of these kinds. The record of
-    /// it comes first: if this returns false, the run waits until [`is_announced`](Self::is_announced)
-    /// is true. A run that only checks would change it, and waits for nothing.
+    /// Notes that a run is about to change something of these kinds. If it applies, the record must
+    /// come first: if this returns false, the run waits until [`is_announced`](Self::is_announced)
+    /// is true. A run that only checks waits for nothing.
     ///
-    /// A vertex that is declared [with announcements](crate::VertexSpec::with_announcements)
-    /// changes nothing before.
+    /// A vertex declared [with announcements](crate::VertexSpec::with_announcements) changes
+    /// nothing before this.
     pub(crate) fn handle_announced(
         &mut self,
         run: RunId,
@@ -36,7 +36,7 @@ impl State {
         let (vertex, apply, announced) = (*vertex, context.apply, announced.clone());
         if apply && let Some(announced) = announced {
             let is_new = self.extend_intent(vertex, &announced);
-            // An intent of an earlier run may still be on its way to the journal.
+            // An earlier run's intent may still be on its way to the journal.
             if is_new || self.is_unsaved(vertex) {
                 self.runs[at].stage = Stage::Announced;
                 self.wait_again(run);
@@ -45,14 +45,13 @@ impl State {
         self.is_announced(run)
     }
 
-    /// True if a run may change what it has announced.
+    /// True if a run may make the changes that it has announced.
     pub(crate) fn is_announced(&self, run: RunId) -> bool {
         self.place(run).is_some_and(|at| self.runs[at].stage != Stage::Announced)
     }
 
-    /// Takes the kinds of what a run has changed; without them, what it has
-    /// [announced](Self::handle_announced) counts, or every kind. Comes before the
-    /// [result](Self::handle_done).
+    /// Sets the kinds of a run's changes. Without this, the [announced](Self::handle_announced)
+    /// kinds count, or every kind. Must come before the [result](Self::handle_done).
     pub(crate) fn handle_changed(&mut self, run: RunId, kinds: impl IntoIterator<Item = Arc<str>>) {
         if let Some(at) = self.called(run) {
             self.runs[at].kinds = Some(kinds.into_iter().collect());
@@ -61,8 +60,8 @@ impl State {
 }
 
 impl State {
-    /// Adds all that a vertex notifies of changes of these kinds to its intent. True if that is to
-    /// be written.
+    /// Adds to a vertex's intent all vertices that changes of these kinds refresh. True if the
+    /// intent must be written.
     pub(crate) fn extend_intent(&mut self, vertex: u32, changed: &Kinds) -> bool {
         let slot = &mut self.slots[vertex as usize];
         let mut must_save = false;
@@ -78,7 +77,7 @@ impl State {
         must_save
     }
 
-    /// True if the intent of a vertex names all that it notifies.
+    /// True if a vertex's intent names all vertices that it refreshes.
     pub(crate) fn is_intended(&self, vertex: u32) -> bool {
         let intent = self.slots[vertex as usize].intent();
         self.graph
@@ -86,8 +85,8 @@ impl State {
             .all(|(child, _)| intent.is_some_and(|it| it.0.contains_key(self.graph.name(child))))
     }
 
-    /// Adds one refresh to each vertex that is notified of changes of these kinds, now or by the
-    /// intent. True if there is any.
+    /// Adds one refresh to each vertex that changes of these kinds refresh, by the current edges or
+    /// by the intent. True if there is any.
     pub(crate) fn notify(
         &mut self,
         now: Instant,
@@ -101,7 +100,7 @@ impl State {
         let children: BTreeSet<u32> = self.graph.notified(vertex, changed).map(|it| it.0).collect();
         let mut others = Vec::new();
         for (name, passed) in intent.unwrap_or_default().0 {
-            // A change of its own is nothing new to a vertex.
+            // A vertex does not refresh itself.
             if passed.meets(changed) && *self.graph.name(vertex) != name {
                 let found = self.graph.find(&name).map(|it| it.0);
                 others.extend(found.filter(|it| !children.contains(it)));
@@ -113,13 +112,13 @@ impl State {
             self.save(at);
         }
         for &at in &others {
-            // It is no child any more, and would not run by itself.
+            // It is no longer a child, so it would not run by itself.
             self.look_again(now, at, Cause::Refreshed);
         }
         !children.is_empty() || !others.is_empty()
     }
 
-    /// Ends the intent of a vertex that has left: it does not run again to notify others.
+    /// Ends the intent of a vertex that has left: no later run of it refreshes others.
     pub(crate) fn close_intent(&mut self, now: Instant, vertex: u32) {
         let slot = &mut self.slots[vertex as usize];
         if (vertex as usize) < self.graph.own || slot.intent().is_none() {
@@ -130,7 +129,7 @@ impl State {
         self.notify(now, vertex, intent, &changed);
     }
 
-    /// Turns the intents that a process has left into refreshes.
+    /// Turns the intents that an earlier process left into refreshes.
     pub(crate) fn close_intents(&mut self) {
         let open: Vec<_> = self
             .unknown
@@ -155,7 +154,7 @@ impl State {
         self.unknown.retain(|_, record| *record != Record::default());
     }
 
-    /// Adds edges that are new to the intents of what runs: it may yet change something.
+    /// Adds new edges to the intents of running vertices: these may still change something.
     pub(crate) fn extend_intents(&mut self) {
         for index in 0..self.runs.len() {
             let Run { id, vertex, stage, .. } = self.runs[index];
@@ -171,7 +170,7 @@ impl State {
         }
     }
 
-    /// Has a run wait for the next write, whatever it has waited for before.
+    /// Makes a run wait for the next write, whatever it waited for before.
     pub(crate) fn wait_again(&mut self, id: RunId) {
         self.to_apply.retain(|it| *it != id);
         self.waiting.retain(|it| *it != id);
@@ -185,7 +184,8 @@ impl State {
         }
     }
 
-    /// Has the record of a vertex written. One that is back shares it with its reversal.
+    /// Marks a vertex's record as unsaved. A vertex that is back shares the record with its
+    /// reversal.
     pub(crate) fn save(&mut self, vertex: u32) {
         let name = self.graph.name(vertex).clone();
         let is_own = (vertex as usize) < self.graph.own;
@@ -202,14 +202,15 @@ impl State {
         self.unsaved.insert(name, record);
     }
 
-    /// True if a record of a vertex is not durable yet.
+    /// True if a vertex's record is not durable yet.
     fn is_unsaved(&self, vertex: u32) -> bool {
         let name = self.graph.name(vertex);
         let mut open = [Some(&self.unsaved), self.writing.as_ref().map(|it| &it.0)].into_iter();
         open.any(|it| it.is_some_and(|it| it.contains_key(name)))
     }
 
-    /// Begins to write what is unsaved.
+    /// Begins to write the unsaved records; `None` if there are none, another write goes on, or the
+    /// delay after a failed one has not passed.
     pub(crate) fn persist(&mut self, now: Instant) -> Option<Action> {
         let is_early = self.persist_at.is_some_and(|at| at > now);
         if self.unsaved.is_empty() || self.writing.is_some() || is_early {

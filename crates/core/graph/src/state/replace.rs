@@ -1,9 +1,9 @@
 //! The replacement of a graph while it runs.
 //!
-//! A vertex that leaves becomes a *reversal*: a vertex of the running graph like others, with edges
-//! that order what is to be undone. Before it run the children that stay, which need it no longer
-//! then, and the reversals of those that left with it. The new graph and the reversals are checked
-//! as one graph before anything of the old one is given up.
+//! A vertex that leaves becomes a *reversal*: a vertex of the running graph, with edges that order
+//! the undoing. Before it run the staying children, which no longer need it then, and the reversals
+//! of the children that left with it. The new graph and the reversals are checked as one graph
+//! before anything of the old one is given up.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,32 +12,32 @@ use std::time::Instant;
 use super::{Cause, Slot, State};
 use crate::{EdgeKind, Error, Graph, GraphBuilder, VertexId};
 
-/// What a replacement is to each vertex, by the numbers of the new graph.
+/// The effect of a replacement on each vertex, by the numbers of the new graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Replaced {
-    /// Each vertex that was there before, reversals too, with its number in the new graph.
+    /// Each vertex that was there before, including reversals, with its number in the new graph.
     pub(crate) moved: Vec<(VertexId, VertexId)>,
-    /// The vertices that are equal, and go on undisturbed.
+    /// Vertices with an equal declaration; they continue undisturbed.
     pub(crate) kept: Vec<VertexId>,
-    /// The vertices of a name that was there before, with other settings: they run.
+    /// Vertices whose name was there with other settings; they run.
     pub(crate) changed: Vec<VertexId>,
-    /// The vertices that are new, and run after their parents.
+    /// New vertices; they run after their parents.
     pub(crate) added: Vec<VertexId>,
-    /// The vertices that left, and are reversed.
+    /// Vertices that left; they are reversed.
     pub(crate) removed: Vec<VertexId>,
 }
 
 impl State {
-    /// Replaces the graph. Vertices of the same name and settings go on undisturbed, running ones
-    /// too; refreshes that are pending stay so. Vertex numbers of the old graph are no longer
-    /// valid; those of runs are.
+    /// Replaces the graph. Vertices of the same name and settings continue undisturbed, even if
+    /// they are running, and pending refreshes stay. Vertex numbers of the old graph become
+    /// invalid; run numbers stay valid.
     ///
-    /// Changed vertices of the names in `refused` do not take over what was made under their names:
-    /// the old ones are reversed first, and count as removed, the new ones as added.
+    /// If a changed vertex is in `refused`, it does not adopt the work under its name: the old
+    /// vertex is reversed first and counts as removed, the new one as added.
     ///
     /// # Errors
     ///
-    /// The graph and what is to be reversed are no graph together. The old one goes on then.
+    /// The graph and the reversals do not form a valid graph together. The old one continues.
     pub(crate) fn replace(
         &mut self,
         now: Instant,
@@ -73,7 +73,7 @@ impl State {
         self.to_watch.clear();
         let full_at = std::mem::take(&mut self.full_at);
         let mut is_new = vec![true; self.graph.own];
-        // Reversals first: where a vertex of the name was added again, it has the record.
+        // Reversals first: if a vertex of the name was added again, it has the record.
         for (at, (mut slot, fate)) in old.into_iter().zip(fates).enumerate().rev() {
             let Some(number) = fate.number() else {
                 continue;
@@ -127,7 +127,7 @@ impl State {
         replaced
     }
 
-    /// Gives a vertex the refreshes of one of its name that is being reversed.
+    /// Gives a vertex the refreshes of its namesake that is being reversed.
     fn inherit_record(&mut self, vertex: u32) {
         if let Some(&from) = self.twins.get(&vertex) {
             let pending = std::mem::take(&mut self.slots[from as usize].pending);
@@ -140,23 +140,23 @@ impl State {
         for run in &mut self.runs {
             let fate = fates[run.vertex as usize];
             run.stale |= !matches!(fate, Fate::Kept(_) | Fate::Reversal(_) | Fate::Gone);
-            // A vertex that runs is not gone.
+            // A running vertex is not gone.
             run.vertex = fate.number().unwrap_or(run.vertex);
         }
         self.regroup();
     }
 }
 
-/// What becomes of a vertex of the old graph, with its number in the new one.
+/// The fate of an old graph's vertex, with its number in the new graph.
 #[derive(Clone, Copy)]
 pub(crate) enum Fate {
     Kept(u32),
     Changed(u32),
     Removed(u32),
-    /// A vertex of its name is there again, and does not take over what this one made: it is
-    /// reversed before that one runs.
+    /// A vertex of its name is back, and does not adopt its work: it is reversed before that vertex
+    /// runs.
     Refused(u32),
-    /// A reversal that goes on.
+    /// A reversal that continues.
     Reversal(u32),
     Gone,
 }
@@ -178,7 +178,7 @@ impl Fate {
 }
 
 impl State {
-    /// Adds what is to be reversed to a graph.
+    /// Adds the reversals to a new graph.
     pub(crate) fn combine(
         &self,
         graph: Graph,
@@ -189,7 +189,7 @@ impl State {
         let vertices = 0..self.slots.len() as u32;
         let fates: Vec<_> =
             vertices.clone().map(|at| self.fate(at, &graph, refused, &mut builder)).collect();
-        // A vertex that stays runs before what it needed is reversed.
+        // A vertex that stays runs before its former parent is reversed.
         let mut leaving = Vec::new();
         for parent in vertices {
             for child in self.graph.children.of(parent) {
@@ -199,7 +199,8 @@ impl State {
                 };
                 let is_leaving = one < own as u32 && other >= own as u32;
                 let edges = if is_leaving { &mut leaving } else { &mut builder.edges };
-                // What is undone late harms less than what is undone early: it waits in any case.
+                // A late reversal does less harm than an early one, so it waits whatever the edge's
+                // kind.
                 edges.push((one, EdgeKind::After.to(other)));
             }
         }
@@ -228,7 +229,7 @@ impl State {
         let slot = &self.slots[at as usize];
         let found = graph.find(&declared.name).map(|it| it.0);
         let is_own = (at as usize) < self.graph.own;
-        // Of a name that is reversed already: such a vertex has never run.
+        // Its namesake is already being reversed, so this vertex has never run.
         let has_twin = is_own && self.twins.contains_key(&at);
         let is_twin = !is_own && self.graph.find(&declared.name).is_some();
         let is_refused = !has_twin && refused.contains(&declared.name);
@@ -241,7 +242,7 @@ impl State {
             Some(found) if is_own && !is_refused => return Fate::Changed(found),
             Some(_) if is_own => {}
             Some(_) if is_refused || self.is_reversing(at) || is_twin && slot.running => {}
-            // The vertex that is back takes over what was made.
+            // The vertex that is back adopts the work.
             Some(_) if is_twin => return Fate::Gone,
             Some(found) => return Fate::Changed(found),
             None => {}
@@ -254,7 +255,7 @@ impl State {
         }
         let number = builder.vertex(reversal);
         if let Some(found) = found {
-            // It is undone, and can be made again afterwards.
+            // The work is undone first; the new vertex can then make it again.
             builder.edge(number, VertexId(found));
         }
         match (is_own, found) {
@@ -268,30 +269,32 @@ impl State {
         self.runs.iter().any(|run| run.vertex == at && run.context.reverse)
     }
 
-    /// Returns the edge that an edge of the old graph calls for, for the sake of what leaves.
+    /// Returns the reversed edge that an edge of the old graph calls for, because one of its ends
+    /// leaves; `None` if it calls for none.
     fn reversed_edge(&self, fates: &[Fate], parent: u32, child: u32) -> Option<(u32, u32)> {
         let (one, other) = (fates[parent as usize], fates[child as usize]);
         let own = self.graph.own;
         if parent as usize >= own || child as usize >= own {
-            // One of a reversal stays, unless it is over already or no longer a reversal.
+            // A reversal's edge stays, unless the reversal is over or was cancelled.
             let is_between = matches!(one, Fate::Reversal(_)) || matches!(other, Fate::Reversal(_));
             let is_open = is_between && !self.is_reversing(child);
             return one.number().zip(other.number()).filter(|_| is_open);
         }
-        // One that waits for a former one of its name has not run: the children are of that.
+        // A vertex that waits for its former namesake has not run: the children belong to the
+        // namesake.
         let twin = self.twins.get(&parent).filter(|it| !self.is_reversing(**it));
         let former = twin.and_then(|it| fates[*it as usize].reversal());
         match one {
             Fate::Gone => Some((other.number()?, former?)),
             Fate::Removed(parent) => Some((other.number()?, parent)),
-            // Its children that stay need the new one.
+            // Its staying children need the new vertex.
             Fate::Refused(parent) => Some((other.reversal()?, parent)),
             Fate::Kept(_) | Fate::Changed(_) => Some((other.reversal()?, former?)),
             Fate::Reversal(_) => None,
         }
     }
 
-    /// Returns what reversals need that stays.
+    /// Returns the pairs of a reversal and a staying vertex that it needs.
     pub(crate) fn still_needed(&self, fates: &[Fate]) -> Vec<(u32, u32)> {
         let own = self.graph.own as u32;
         let edges = (0..own).flat_map(|parent| {

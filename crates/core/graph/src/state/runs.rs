@@ -1,10 +1,10 @@
-//! From the start of a run to its end, and the records on the way.
+//! A run from its start to its end, with the records on the way.
 //!
-//! A vertex that notifies no other, and has no record of what it makes, applies at once. One that
-//! does first *checks*. If it would change something, its *intent* is recorded before it *applies*;
-//! afterwards one transaction, the *commit*, takes the intent back and counts the refreshes of
-//! those that it notifies. After a crash in between the intent is still there, and the next run
-//! notifies in any case.
+//! A vertex that refreshes no other and has no records applies at once. Any other vertex first
+//! *checks*. If it would change something, its *intent* is recorded before it *applies*.
+//! Afterwards, one transaction, the *commit*, withdraws the intent and counts the refreshes of the
+//! affected vertices. After a crash between the two, the intent is still there, and the next run
+//! refreshes them in any case.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,37 +21,37 @@ pub(crate) struct Run {
     pub(crate) vertex: u32,
     pub(crate) stage: Stage,
     pub(crate) context: Context,
-    /// The vertex was replaced since, or left.
+    /// True if the vertex was replaced or left since the run began.
     pub(crate) stale: bool,
     pub(crate) verdict: Verdict,
-    /// The kinds of what it changes, if the vertex has said it.
+    /// The kinds of the run's changes; `None` if it named none.
     pub(crate) kinds: Option<Kinds>,
-    /// What undoes what it made, if the vertex has said it.
+    /// The record of the run's work; `None` if the vertex has not given one.
     pub(crate) undo: Option<Option<Arc<[u8]>>>,
     pub(crate) semaphores: Vec<u32>,
     /// The group that it runs with.
     pub(crate) group: Option<usize>,
 }
 
-/// What [`Action::Run`] says.
+/// The content of [`Action::Run`].
 pub(super) type Call = (RunId, VertexId, Context);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
-    /// Looks whether something is to be changed.
+    /// Checks if something differs.
     Check,
-    /// Waits for the record that something may change.
+    /// Waits for the record of its intent.
     Intent,
     Apply,
-    /// Applies, and waits for the record of what it has announced.
+    /// Applies, and waits for the record of its announcement.
     Announced,
-    /// Waits for the record of its refreshes.
+    /// Waits for the record of the refreshes it caused.
     Commit,
 }
 
 impl State {
-    /// Begins the run of a vertex that was taken out of the queue. There is no action yet if its
-    /// intent is to be recorded first.
+    /// Begins the run of a vertex that was taken out of the queue. `None` if its intent must be
+    /// recorded first.
     pub(super) fn start(&mut self, now: Instant, vertex: u32) -> Option<Call> {
         self.take_token(now, vertex);
         let declared = &self.graph.vertices[vertex as usize];
@@ -108,7 +108,7 @@ impl State {
         if must_save {
             self.waiting.push(id);
         } else {
-            // The journal knows all of it, or no vertex is notified any more.
+            // The journal knows the whole intent, or no vertex is refreshed any longer.
             self.to_apply.push_back(id);
         }
     }
@@ -116,13 +116,13 @@ impl State {
     /// True if a run that has waited may still apply. If not, it begins anew later.
     fn may_apply(&self, run: &Run) -> bool {
         let slot = &self.slots[run.vertex as usize];
-        // A run that was called goes on if only the order says that another one is to run before.
+        // A run that was already called continues if only the order puts another vertex before it.
         let is_called = run.stage != Stage::Intent || !run.context.apply;
         let is_in_turn = slot.blocked == 0 || !slot.dirty && is_called;
         !self.paused && !run.stale && is_in_turn
     }
 
-    /// Begins to apply.
+    /// Begins to apply; `None` if the run must not.
     pub(super) fn apply(&mut self, now: Instant, id: RunId) -> Option<Call> {
         let index = self.place(id)?;
         if !self.may_apply(&self.runs[index]) {
@@ -130,7 +130,7 @@ impl State {
             return None;
         }
         let run = &mut self.runs[index];
-        // It sees what has happened up to now.
+        // It sees everything that has happened up to now.
         let slot = &mut self.slots[run.vertex as usize];
         slot.dirty = false;
         run.context.refreshes = slot.pending;
@@ -139,7 +139,7 @@ impl State {
         Some((id, VertexId(run.vertex), run.context))
     }
 
-    /// Takes the result of a run that checked or applied.
+    /// Handles the result of a run that checked or applied.
     pub(crate) fn finish(
         &mut self,
         now: Instant,
@@ -157,10 +157,10 @@ impl State {
             }
         };
         self.runs[index].verdict = verdict;
-        // One that is refreshed has to act in any case, once it is known what it makes.
+        // A refreshed vertex must act in any case, once its record is known.
         let is_asked = match stage {
             Stage::Check => verdict == Verdict::WouldChange || context.refreshes > 0,
-            // There is more to make than was recorded.
+            // It would make more than was recorded.
             _ => verdict == Verdict::WouldChange && self.is_new_plan(index),
         };
         match (stage, verdict) {
@@ -170,13 +170,13 @@ impl State {
                 self.give_up(now, id);
             }
             _ if is_asked => self.record_intent(index),
-            // It was to apply, and did not.
+            // The run was to apply, and did not.
             (_, Verdict::WouldChange) => self.fail(now, index, ErrorClass::StoredOtherwise),
             _ => self.commit(now, index),
         }
     }
 
-    /// Takes note that a run that does not end well may have changed something.
+    /// Notes that a run which did not end well may have changed something.
     pub(crate) fn doubt(&mut self, index: usize) {
         let Run { vertex, stage, ref kinds, .. } = self.runs[index];
         let announces = self.graph.vertices[vertex as usize].announces;
@@ -186,7 +186,7 @@ impl State {
         }
     }
 
-    /// Records what follows from a run that succeeded.
+    /// Records the consequences of a successful run.
     fn commit(&mut self, now: Instant, index: usize) {
         let run = &self.runs[index];
         let (id, vertex) = (run.id, run.vertex);
@@ -216,7 +216,7 @@ impl State {
         }
     }
 
-    /// Goes on with a run that waited for records.
+    /// Continues a run that waited for records.
     pub(crate) fn recorded(&mut self, now: Instant, id: RunId) {
         let Some(index) = self.place(id) else {
             return;
@@ -261,7 +261,7 @@ impl State {
         slot.attempts = slot.attempts.saturating_add(1);
         let is_over = slot.attempts > retries && retries < u32::MAX;
         if slot.dirty {
-            // An event came meanwhile, and counts as a new beginning; but not without the delay.
+            // An event came meanwhile and makes a new beginning, but the delay stays.
             slot.attempts = 1;
         } else {
             slot.halted = is_over;
@@ -278,7 +278,7 @@ impl State {
         self.enqueue(now, run.vertex);
     }
 
-    /// Ends a run that was to apply, and must not any more.
+    /// Ends a run that was to apply and no longer may.
     pub(crate) fn give_up(&mut self, now: Instant, id: RunId) {
         if let Some(index) = self.place(id) {
             let vertex = self.remove(index).vertex;
@@ -299,12 +299,12 @@ impl State {
         run
     }
 
-    /// Returns the place of a run. Runs are in the order of their numbers.
+    /// Returns a run's index. Runs are sorted by number.
     pub(super) fn place(&self, id: RunId) -> Option<usize> {
         self.runs.binary_search_by_key(&id, |run| run.id).ok()
     }
 
-    /// Returns the place of a run that is called, and waits for no record.
+    /// Returns the index of a run that is being called and waits for no record.
     pub(super) fn called(&self, id: RunId) -> Option<usize> {
         let at = self.place(id)?;
         matches!(self.runs[at].stage, Stage::Check | Stage::Apply | Stage::Announced).then_some(at)

@@ -1,4 +1,4 @@
-//! Which vertices are dirty, and which of them may run.
+//! Decides which vertices are dirty, and which of them may run.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use super::{Cause, RunId, State};
 use crate::ports::Sends;
 use crate::{EdgeKind, Graph, VertexId};
 
-/// Inputs of the driver.
+/// The driver's inputs.
 impl State {
-    /// Ends a run that was interrupted by a pause, or by the end of the driver: it begins anew
-    /// later, and counts as no failure.
+    /// Ends a run that a pause or the driver's end interrupted: it begins anew later, and does not
+    /// count as a failure.
     pub(crate) fn handle_interrupted(&mut self, now: Instant, run: RunId) {
         if let Some(at) = self.called(run) {
             self.doubt(at);
@@ -18,8 +18,8 @@ impl State {
         }
     }
 
-    /// Takes note that a vertex is not watched, or no longer. It runs once it is watched again,
-    /// which is tried after `delay`.
+    /// Notes that a vertex's watch failed or ended. The vertex runs once it is watched again; the
+    /// next attempt comes after `delay`.
     pub(crate) fn handle_unwatched(&mut self, now: Instant, vertex: VertexId, delay: Duration) {
         let at = vertex.0;
         if at as usize >= self.graph.own {
@@ -34,26 +34,27 @@ impl State {
 }
 
 impl State {
-    /// Makes a vertex run because of something new: what failed for good is tried again.
+    /// Makes a vertex run because of something new: a vertex that failed for good is tried again.
     pub(crate) fn look_again(&mut self, now: Instant, vertex: u32, cause: Cause) {
         self.renew(now, vertex);
         self.mark_dirty(vertex, cause);
         self.enqueue(now, vertex);
     }
 
-    /// Has a vertex that failed for good tried again once it may run: something is new to it.
+    /// Makes a vertex that failed for good try again once it may run, because something is new to
+    /// it.
     pub(crate) fn renew(&mut self, now: Instant, vertex: u32) {
         let slot = &mut self.slots[vertex as usize];
         if slot.halted {
             (slot.halted, slot.attempts) = (false, 0);
-            // Its poll, if it has one, begins anew with its next run.
+            // Its poll, if it has one, starts anew with its next run.
             self.set_timer(vertex, None);
             self.update_held(now, vertex);
         }
     }
 
-    /// Takes note that a run of a vertex has succeeded which is to run again: that is new to its
-    /// children, also if it leaves before.
+    /// Notes that a vertex succeeded which is about to run again. This is new to its children, even
+    /// if the vertex leaves before that run.
     pub(crate) fn renew_children(&mut self, now: Instant, vertex: u32) {
         for index in 0..self.graph.children.of(vertex).len() {
             let item = self.graph.children.of(vertex)[index];
@@ -63,8 +64,8 @@ impl State {
         }
     }
 
-    /// Makes a vertex dirty, and all its descendants by edges that lead. Those of an unsettled one
-    /// are.
+    /// Makes a vertex dirty, and all its descendants by edges that lead. The descendants of an
+    /// unsettled vertex are dirty already.
     pub(crate) fn mark_dirty(&mut self, vertex: u32, cause: Cause) {
         let mut stack = vec![(vertex, cause)];
         while let Some((at, cause)) = stack.pop() {
@@ -93,7 +94,7 @@ impl State {
         }
     }
 
-    /// Takes note that a vertex has run and is no longer dirty: its children may run.
+    /// Notes that a vertex has run and is no longer dirty: its children may run.
     pub(crate) fn settle(&mut self, now: Instant, vertex: u32) {
         self.unsettled -= 1;
         if self.unsettled == 0 {
@@ -114,7 +115,7 @@ impl State {
         }
     }
 
-    /// Has a vertex wait in a queue, if nothing else keeps it from running, or for time.
+    /// Puts a vertex in a queue if nothing else keeps it from running, or sets its timer.
     pub(crate) fn enqueue(&mut self, now: Instant, vertex: u32) {
         self.update_held(now, vertex);
         let slot = &self.slots[vertex as usize];
@@ -145,7 +146,7 @@ impl State {
         }
     }
 
-    /// Takes a vertex out of its queue, and from it the semaphores that it was granted.
+    /// Takes a vertex out of its queue, and releases the semaphores granted to it.
     pub(crate) fn dequeue(&mut self, vertex: u32) {
         let slot = &mut self.slots[vertex as usize];
         let ticket = std::mem::take(&mut slot.ticket);
@@ -163,7 +164,7 @@ impl State {
         self.grant(semaphores.to_vec());
     }
 
-    /// Gives semaphores to those whose turn it is.
+    /// Grants semaphores to the waiters whose turn it is.
     pub(crate) fn grant(&mut self, mut changed: Vec<u32>) {
         while let Some(id) = changed.pop() {
             while let Some((ticket, vertex)) = self.semaphores.next(id) {
@@ -172,14 +173,14 @@ impl State {
                     break;
                 }
                 self.slots[vertex as usize].granted = true;
-                // Others are first in its other queues now.
+                // Other waiters are now first in its other queues.
                 changed.extend(semaphores);
                 self.wait_for_worker(ticket, vertex);
             }
         }
     }
 
-    /// Returns when the rate of a vertex allows a run, if it has one.
+    /// Returns when a vertex's rate allows a run; `None` if it has no rate.
     pub(crate) fn next_token(&self, vertex: u32) -> Option<Instant> {
         let (every, burst) = self.graph.vertices[vertex as usize].rare().rate?;
         let full_at = self.full_at.get(&vertex)?;
@@ -194,7 +195,7 @@ impl State {
         }
     }
 
-    /// Returns the interval of a vertex that polls. A reversal does not.
+    /// Returns a vertex's poll interval; `None` if it does not poll, as for a reversal.
     pub(crate) fn poll(&self, vertex: u32) -> Option<Duration> {
         let poll = self.graph.vertices[vertex as usize].rare().poll;
         poll.filter(|_| (vertex as usize) < self.graph.own)
@@ -216,7 +217,7 @@ impl State {
         }
     }
 
-    /// Goes on with a vertex whose time has come.
+    /// Handles a vertex's timer.
     fn look_at_time(&mut self, now: Instant, vertex: u32) {
         self.update_held(now, vertex);
         if !self.slots[vertex as usize].watched {
@@ -232,7 +233,7 @@ impl State {
         self.enqueue(now, vertex);
     }
 
-    /// Counts all that is unsettled anew, and lets run what may. For a new graph.
+    /// Recounts the unsettled vertices of a new graph, and queues those that may run.
     pub(crate) fn count(&mut self, now: Instant) {
         let graph = Arc::clone(&self.graph);
         self.unsettled = 0;
@@ -263,7 +264,7 @@ impl State {
         graph.order.iter().for_each(|&at| self.enqueue(now, at));
     }
 
-    /// Asks for a watch of a new vertex, if it has one.
+    /// Requests a new vertex's watch, if it has one.
     pub(crate) fn watch(&mut self, vertex: u32) {
         let is_watched = self.graph.vertices[vertex as usize].watched;
         let is_reversal = vertex as usize >= self.graph.own;
@@ -274,7 +275,7 @@ impl State {
         }
     }
 
-    /// Gives a new vertex what the journal has of one of its name.
+    /// Gives a new vertex its name's record from the journal.
     pub(crate) fn adopt_record(&mut self, vertex: u32) {
         if let Some(record) = self.unknown.remove(self.graph.name(vertex)) {
             self.slots[vertex as usize].pending = record.refreshes;
@@ -302,7 +303,7 @@ impl State {
             || self.graph.needed(vertex).any(|it| self.slots[it as usize].held)
     }
 
-    /// Takes note of whether a vertex is held. True if that is new.
+    /// Updates the flag for a held vertex. True if it changed.
     pub(super) fn set_held(&mut self, now: Instant, vertex: u32) -> bool {
         if !self.graph.has_tried {
             return false;
@@ -311,8 +312,8 @@ impl State {
         std::mem::replace(&mut self.slots[vertex as usize].held, held) != held
     }
 
-    /// Takes note of whether a vertex, and those that need it, are held. Those that run once they
-    /// were tried go on, or wait.
+    /// Updates the flags of a vertex and the vertices that need it. Children by order only
+    /// continue, or wait, accordingly.
     pub(super) fn update_held(&mut self, now: Instant, vertex: u32) {
         let (mut stack, mut freed) = (Vec::new(), Vec::new());
         let mut next = Some(vertex);
@@ -340,12 +341,12 @@ impl State {
     }
 }
 
-/// Inputs and questions of the driver.
+/// The driver's inputs and questions.
 impl State {
-    /// Takes note that a run has sent a value by a port: those that receive it may run once the
-    /// vertex is settled. Comes before the [result](Self::handle_done) of the run. Returns the name
-    /// of the sender; `None` if it does not declare the port, or has left or changed: then the
-    /// value is to be dropped.
+    /// Notes that a run has sent a value by a port: its receivers may run once the vertex is
+    /// settled. Must come before the run's [result](Self::handle_done). Returns the sender's name;
+    /// `None` if the vertex does not declare the port, or has left or changed. In that case the
+    /// caller drops the value.
     pub(crate) fn handle_sent(&mut self, run: RunId, port: &str) -> Option<Arc<str>> {
         let run = &self.runs[self.place(run)?];
         if run.stale || run.vertex as usize >= self.graph.own {
@@ -359,7 +360,7 @@ impl State {
 }
 
 impl State {
-    /// Returns the ports that a vertex receives and that have no value: sender and port.
+    /// Returns the sender and port of each value that a vertex still lacks.
     pub(crate) fn missing_values(
         &self,
         vertex: u32,

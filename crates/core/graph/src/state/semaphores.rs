@@ -1,9 +1,9 @@
 //! Semaphores, taken all together, in the order of tickets.
 //!
 //! A waiter stands in the queue of each of its semaphores. It takes all of them at once, when it is
-//! first in each queue and each has room. So no vertex holds one while it waits for another: what
-//! holds is running or waits for a worker alone. The waiter with the least ticket is first in all
-//! its queues, so a waiter goes on once those that hold have ended.
+//! first in each queue and each is free. So no vertex holds one while it waits for another: each
+//! holder is running or waits only for a worker. The waiter with the smallest ticket is first in
+//! all its queues, so it continues once the holders have ended.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) struct Semaphores(pub(crate) Vec<Semaphore>);
 #[derive(Clone, Debug)]
 pub(crate) struct Semaphore {
     id: Arc<str>,
-    /// Less than 0 after a replacement by a smaller count.
+    /// The number of free places; negative after a replacement by a smaller count.
     pub(crate) free: i64,
     pub(crate) waiting: BTreeMap<u64, u32>,
 }
@@ -44,14 +44,14 @@ impl Semaphores {
         }
     }
 
-    /// Returns the first waiter, with its ticket, if there is room.
+    /// Returns the first waiter with its ticket; `None` if no place is free.
     pub(crate) fn next(&self, id: u32) -> Option<(u64, u32)> {
         let semaphore = &self.0[id as usize];
         let (ticket, vertex) = semaphore.waiting.first_key_value()?;
         (semaphore.free > 0).then_some((*ticket, *vertex))
     }
 
-    /// Takes all, if it is the turn of the ticket at each.
+    /// Takes all these semaphores if it is the ticket's turn at each; returns false otherwise.
     pub(crate) fn take(&mut self, ids: &[u32], ticket: u64) -> bool {
         let taken = ids.iter().all(|&id| self.next(id).is_some_and(|(first, _)| first == ticket));
         if taken {
@@ -61,12 +61,12 @@ impl Semaphores {
         taken
     }
 
-    /// Takes all, whatever there is.
+    /// Takes all these semaphores, even if none is free.
     pub(crate) fn hold(&mut self, ids: &[u32]) {
         ids.iter().for_each(|&id| self.0[id as usize].free -= 1);
     }
 
-    /// Begins anew with those of another graph. Runs hold what they held, as far as it is in it.
+    /// Starts over with another graph's semaphores. Runs keep the ones that still exist.
     pub(crate) fn rename(&mut self, graph: &Graph, runs: &mut [Run]) {
         let old = std::mem::replace(self, Self::new(graph));
         for run in runs {

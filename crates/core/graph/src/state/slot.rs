@@ -1,4 +1,4 @@
-//! The state of a vertex, small, as there is one of each.
+//! The state of a vertex. Each vertex has one, so it is small.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -10,44 +10,43 @@ use crate::edge::Kinds;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slot {
-    /// It has to run, or to run again.
+    /// True if it is to run, or to run again.
     pub(crate) dirty: bool,
     pub(crate) running: bool,
-    /// Dirty, but it failed for good: it waits for an event, a run of a parent, or its poll.
+    /// True if it is dirty but failed for good: it waits for an event, a parent's run, or its poll.
     pub(crate) halted: bool,
-    /// Its watch is ready, or it has none.
+    /// True if its watch is ready, or it has none.
     pub(crate) watched: bool,
-    /// A reversal that is done: it counts for nothing.
+    /// True if it is a finished reversal, which no longer counts.
     pub(crate) gone: bool,
-    /// It holds its semaphores, while it waits for a worker.
+    /// True if it holds its semaphores while it waits for a worker.
     pub(crate) granted: bool,
-    /// It waits because its last run or its watch failed, or those of one that it needs: it does
-    /// not hold back those that run once it was tried.
+    /// True if it waits because its last run or its watch failed, or those of a vertex that it
+    /// needs. Children by order only do not wait for it.
     pub(crate) held: bool,
     pub(crate) last: Option<Result<Verdict, ErrorClass>>,
     pub(crate) cause: Cause,
     pub(crate) blocked: u32,
     pub(crate) pending: u32,
-    /// Runs that failed since the last success.
+    /// The number of failed runs since the last success.
     pub(crate) attempts: u32,
-    /// 0: none.
+    /// Its place in a queue; 0 if it has none.
     pub(crate) ticket: u64,
     pub(crate) settled_since: Option<Moment>,
-    /// `None`: it has nothing of it.
+    /// `None` if all these values have their defaults.
     pub(crate) rare: Option<Box<Rare>>,
 }
 
-/// What few vertices have at a time.
+/// State that few vertices have at a time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rare {
-    /// The vertices that are to be notified if it changes something, as its record names them, or
-    /// is about to.
+    /// The vertices to refresh if it changes something, as in its record or the next write.
     intent: Option<Intent>,
-    /// The kinds of what it may have changed, and of which no other vertex was notified.
+    /// The kinds of its possible changes that refreshed no vertex yet.
     pub(crate) doubt: Kinds,
     /// When it is looked at again: its entry in the state's timers.
     timer: Option<Instant>,
-    /// Until when a failed one waits.
+    /// The end of its delay after a failure.
     not_before: Option<Instant>,
 }
 
@@ -60,7 +59,7 @@ impl Slot {
         self.rare.as_ref()?.intent.as_ref()
     }
 
-    /// Returns its intent, an empty one if it has none.
+    /// Returns its intent; adds an empty one if it has none.
     pub(crate) fn intent_mut(&mut self) -> &mut Intent {
         let rare = self.rare.get_or_insert_default();
         rare.intent.get_or_insert_default()
@@ -72,8 +71,8 @@ impl Slot {
         intent
     }
 
-    /// Takes note that it may have changed something of these kinds. Where no vertex is to be
-    /// notified, there is nothing to know.
+    /// Notes that it may have changed something of these kinds. Without vertices to refresh,
+    /// nothing is noted.
     pub(crate) fn add_doubt(&mut self, kinds: Kinds) {
         if self.intent().is_some() {
             self.rare.get_or_insert_default().doubt.add(kinds);
@@ -122,19 +121,19 @@ impl Slot {
     }
 }
 
-/// An instant, in nanoseconds since the start of the state, and one more.
+/// An instant, as nanoseconds since the state's start plus one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment(NonZeroU64);
 
 impl State {
     pub(crate) fn moment(&self, at: Instant) -> Moment {
         let since = at.saturating_duration_since(self.start).as_nanos();
-        // 584 years fit.
+        // The range is 584 years.
         let since = u64::try_from(since).unwrap_or(u64::MAX);
         Moment(NonZeroU64::MIN.saturating_add(since))
     }
 
-    /// Returns the instant so much after a moment, unless it is beyond the range of the clock.
+    /// Returns the instant `time` after a moment; `None` beyond the clock's range.
     pub(crate) fn after(&self, moment: Moment, time: Duration) -> Option<Instant> {
         let since = Duration::from_nanos(moment.0.get() - 1);
         self.start.checked_add(since)?.checked_add(time)

@@ -1,9 +1,8 @@
-//! What vertices made, and what the journal has to know to undo it.
+//! The vertices' work, and the records that can undo it.
 //!
-//! A vertex with records is first checked. What it is about to make is recorded with the intent,
-//! before it applies; what it has made is corrected with the commit. So whatever was made is in the
-//! journal, and what is in the journal may have been made. A record goes with the end of the
-//! reversal.
+//! A vertex with records first checks. Its planned work is recorded with the intent, before it
+//! applies; the commit corrects the record to the actual work. So all work is in the journal, and
+//! the journal may also have work that was never done. The end of a reversal deletes the record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,22 +10,20 @@ use std::sync::Arc;
 use super::{Made, RunId, Stage, State};
 use crate::{EdgeKind, Graph, VertexId};
 
-/// Inputs and questions of the driver.
+/// The driver's inputs and questions.
 impl State {
-    /// Takes the bytes that undo what the vertex of a run has made, or would make if it applied
-    /// now; `None` if there is nothing to undo. Comes before the
-    /// [result](Self::handle_done) of each run of a vertex that is declared
-    /// [with records](crate::VertexSpec::with_records). What a run is about to make is recorded
-    /// before it applies.
+    /// Sets the bytes that undo the work of a run's vertex, done or planned; `None` if there is
+    /// nothing to undo. Must come before the [result](Self::handle_done) of each run of a vertex
+    /// declared [with records](crate::VertexSpec::with_records). Planned work is recorded before
+    /// the run applies.
     pub(crate) fn handle_record(&mut self, run: RunId, undo: Option<Arc<[u8]>>) {
         if let Some(at) = self.called(run).filter(|&at| !self.runs[at].context.reverse) {
             self.runs[at].undo = Some(undo);
         }
     }
 
-    /// Returns what was made under the names of vertices that a graph adds or changes: the bytes
-    /// that undo it. Those whose new vertices do not take it over are to be
-    /// [reversed](Self::replace).
+    /// Returns the work under the names of vertices that a graph adds or changes: the bytes that
+    /// undo it. If a new vertex does not adopt it, the old one must be [reversed](Self::replace).
     pub(crate) fn to_adopt(&self, graph: &Graph) -> BTreeMap<Arc<str>, Arc<[u8]>> {
         let vertices = graph.vertices[..graph.own].iter().filter(|vertex| {
             !self.graph.find(&vertex.name).is_some_and(|VertexId(at)| {
@@ -39,7 +36,7 @@ impl State {
 }
 
 impl State {
-    /// Splits what the journal has into what was made, and the rest.
+    /// Moves the work out of the journal's records into `made`.
     pub(crate) fn take_made(&mut self) {
         for (name, record) in &mut self.unknown {
             if let Some(made) = record.made.take() {
@@ -50,7 +47,7 @@ impl State {
         self.unknown.retain(|_, it| *it != super::Record::default());
     }
 
-    /// True if a run that was to apply is to make something that is not recorded, and may.
+    /// True if a run that was to apply plans unrecorded work, and the run is no reversal.
     pub(crate) fn is_new_plan(&self, index: usize) -> bool {
         let run = &self.runs[index];
         let made = self.made.get(self.graph.name(run.vertex));
@@ -59,7 +56,7 @@ impl State {
         planned.is_some() && planned != known && !run.context.reverse
     }
 
-    /// Records what a run is about to make. True if that is to be written.
+    /// Records a run's planned work. True if the record must be written.
     pub(crate) fn record_plan(&mut self, index: usize) -> bool {
         let run = &self.runs[index];
         let vertex = run.vertex;
@@ -67,7 +64,7 @@ impl State {
             return false;
         };
         let mut after = self.nearest_recorded(vertex);
-        // It has not run yet since its parents changed, and may still need the former ones.
+        // It has not run since its parents changed, and may still need the former ones.
         let made = self.made.get(self.graph.name(vertex));
         after.extend(made.iter().flat_map(|it| it.after.iter().cloned()));
         let must_save = self.put_made(vertex, undo, after);
@@ -77,7 +74,8 @@ impl State {
         must_save
     }
 
-    /// Corrects what a run that succeeded has made, or has undone. True if that is to be written.
+    /// Corrects the record of a successful run to its actual work. True if the record must be
+    /// written.
     pub(crate) fn record_outcome(&mut self, index: usize) -> bool {
         let run = &self.runs[index];
         let (vertex, stage) = (run.vertex, run.stage);
@@ -100,7 +98,7 @@ impl State {
         }
     }
 
-    /// True if that is new.
+    /// Stores a vertex's work. True if it differs from the former one.
     fn put_made(&mut self, vertex: u32, undo: Arc<[u8]>, after: BTreeSet<Arc<str>>) -> bool {
         let name = self.graph.name(vertex).clone();
         let before = self.made.get(&name);
@@ -114,7 +112,7 @@ impl State {
         true
     }
 
-    /// Returns the ancestors with records, up to those that have made something.
+    /// Returns the ancestors with records, up to the nearest ones that have work.
     fn nearest_recorded(&self, vertex: u32) -> BTreeSet<Arc<str>> {
         let (mut stack, mut seen) = (vec![vertex], BTreeSet::new());
         let mut names = BTreeSet::new();
@@ -136,7 +134,7 @@ impl State {
         names
     }
 
-    /// Adds what is new among the ancestors of a graph to the records of what was made under it.
+    /// Adds a new graph's ancestors to the records of the work under it.
     pub(crate) fn extend_made(&mut self) {
         let names: Vec<_> = self.made.keys().cloned().collect();
         for name in names {
@@ -156,7 +154,7 @@ impl State {
         }
     }
 
-    /// Finds the vertices of a new graph of which a former one is to be reversed.
+    /// Finds a new graph's vertices whose former namesake is being reversed.
     pub(crate) fn pair_twins(&mut self) {
         let reversals = self.graph.own as u32..self.graph.len() as u32;
         let twins = reversals.filter_map(|at| {
@@ -166,7 +164,7 @@ impl State {
         self.twins = twins.collect();
     }
 
-    /// Finds what those that are reversed from records need that is in the graph.
+    /// Finds the vertices in the graph that the reversals from records need.
     pub(crate) fn find_needed(&mut self) {
         for reversal in self.graph.own as u32..self.graph.len() as u32 {
             let made = self.made.get(self.graph.name(reversal)).into_iter();
@@ -178,13 +176,13 @@ impl State {
         }
     }
 
-    /// True if a vertex is there that makes again what its reversal could not undo.
+    /// True if the vertex is back, and makes again what its reversal could not undo.
     pub(crate) fn is_taken_over(&self, reversal: u32) -> bool {
         let is_back = self.graph.find(self.graph.name(reversal)).is_some();
         is_back && !self.refused.contains(&reversal)
     }
 
-    /// Ends a reversal: one of its name that is back may run now.
+    /// Ends a reversal: its namesake may run now.
     pub(crate) fn end_reversal(&mut self, reversal: u32) {
         let slot = &mut self.slots[reversal as usize];
         (slot.gone, slot.dirty, slot.pending) = (true, false, 0);

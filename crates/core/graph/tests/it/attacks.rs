@@ -1,4 +1,4 @@
-//! Vertices, ledgers and names that do what they must not.
+//! Vertices, ledgers and names that break the rules.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use trueup_testkit::{Claims, InterceptedLedger};
 
 use crate::support::{BOUND, Declared, Gate, config, counted, start, until, vertex};
 
-/// A vertex that does something when it is dropped.
+/// A vertex that runs a function when it is dropped.
 struct Dropped<F: FnMut(Option<&Hints>) + Send + 'static> {
     gate: Gate,
     hints: Option<Hints>,
@@ -45,7 +45,7 @@ fn dropped(
     (spec, Box::new(vertex))
 }
 
-/// Replaces a vertex while it runs, so that its worker has the last hold of it.
+/// Replaces a vertex while it runs, so that its worker has the last reference to it.
 fn replaced_while_it_runs(on_drop: impl FnMut(Option<&Hints>) + Send + 'static) {
     let gate = Gate::default();
     let driver = start(1, [dropped(VertexSpec::new("a"), &gate, on_drop)]);

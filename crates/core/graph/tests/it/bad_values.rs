@@ -40,7 +40,7 @@ fn panics_of_values_fail_the_receiver_alone_and_lock_nothing() {
     let spec = VertexSpec::new("a").sends::<Bad>("bad");
     let receive = |context: &RunContext, _: bool| {
         let received = context.received::<Bad>("in");
-        // Not the last one: nothing is dropped here.
+        // This is not the last reference: nothing is dropped here.
         received.map(|_| Verdict::InPlace)
     };
     let spec_b = VertexSpec::new("b").receives::<Bad>("in", "a", "bad");

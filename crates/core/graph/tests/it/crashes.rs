@@ -1,8 +1,8 @@
 //! A process that dies at any step, with the journal.
 //!
-//! A step is what other processes can see: before and after the effect of a run, and before and
-//! after a write of the journal. From the fatal step on nothing has an effect any more. A second
-//! process then begins with what there is.
+//! A step is a point that other processes can see: before and after a run's effect, and before and
+//! after a write of the journal. From the fatal step on, nothing has an effect. A second process
+//! then starts from the state left behind.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,15 +15,15 @@ use trueup_reconcile::Ledger as _;
 
 use crate::support::{BOUND, Declared, Folder, Steps, config, dying, until, vertex};
 
-/// What outlives a process.
+/// The state that outlives a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct World {
     /// The version of the file.
     file: u32,
-    /// The version that the service has loaded, and how often it loaded one.
+    /// The version that the service has loaded, and the number of its loads.
     service: u32,
     loads: u32,
-    /// The same of what the service notifies.
+    /// The same for the page, which the service refreshes.
     page: u32,
     renders: u32,
 }
@@ -34,7 +34,7 @@ struct Process {
     steps: Steps,
 }
 
-/// How a process declares the file.
+/// The ways in which a process declares the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OfFile {
     Left,
@@ -42,7 +42,7 @@ enum OfFile {
     Announcing,
 }
 
-/// The file as a vertex that is not checked before: it announces what it changes.
+/// The file as a vertex without a preceding check: it announces its changes.
 struct AnnouncingFile(Process);
 
 impl Vertex for AnnouncingFile {
@@ -60,13 +60,13 @@ impl Vertex for AnnouncingFile {
 }
 
 impl Process {
-    /// Has an effect, between two steps.
+    /// Applies an effect between two steps.
     fn act(&self, effect: impl FnOnce(&mut World)) -> Result<Verdict, Failure> {
         self.steps.act(|| effect(&mut self.world.lock().unwrap())).map(|()| Verdict::Changed)
     }
 
-    /// Declares a file of version 1, a service that loads it only when refreshed, and a page that
-    /// is rendered only when the service has loaded something.
+    /// Declares a file of version 1, a service that loads it only when refreshed, and a page,
+    /// rendered only after the service has loaded something.
     fn vertices(&self, file: OfFile) -> Vec<Declared> {
         let (process, service, page) = (self.clone(), self.clone(), self.clone());
         let spec = |name| VertexSpec::new(name).with_retry(0, Duration::ZERO);
@@ -116,8 +116,8 @@ impl Process {
     }
 }
 
-/// Runs a process until it is converged or dead. Returns how many steps were left, and what the
-/// journal has then.
+/// Runs a process until it is converged or dead. Returns the number of steps left, and the records
+/// in the journal at that time.
 fn live(
     world: &Arc<Mutex<World>>,
     journal: &Path,
@@ -141,7 +141,7 @@ fn converged() -> World {
     World { file: 1, service: 1, loads: 1, page: 1, renders: 1 }
 }
 
-/// Kills a process at a step, begins again, and checks that what was due was done, and no more.
+/// Kills a process at a step, starts another, and checks that it did exactly the due work.
 fn kill_at(folder: &Folder, step: usize, file: OfFile, later: OfFile) -> bool {
     let journal = folder.0.join(step.to_string());
     let world = Arc::new(Mutex::new(World::default()));
@@ -152,7 +152,7 @@ fn kill_at(folder: &Folder, step: usize, file: OfFile, later: OfFile) -> bool {
     assert!(records.is_empty(), "step {step}: {records:?} stays in the journal");
     let (_, _) = live(&world, &journal, ENOUGH, later);
     assert_eq!(*world.lock().unwrap(), end, "step {step}: more than was due");
-    // A run whose success was not recorded is due again: once.
+    // A run whose success was not recorded is due again, once.
     let is_once = |before: u32, after: u32| after >= 1 && after <= before + 1;
     if later != OfFile::Left || killed.file == 1 {
         assert!(is_once(killed.loads, end.loads), "step {step}: {killed:?}, {end:?}");
@@ -167,7 +167,8 @@ fn kill_at(folder: &Folder, step: usize, file: OfFile, later: OfFile) -> bool {
 fn kill_at_each(name: &str, file: OfFile, later: OfFile) {
     let folder = Folder::new(name);
     let steps = (1..).take_while(|step| !kill_at(&folder, *step, file, later)).count();
-    // Six effects or writes at least: intent, file, commit, service, commit, page, commit.
+    // There are at least six effects or writes: intent, file, commit, service, commit, page,
+    // commit.
     assert!(steps >= 14, "{steps}");
 }
 

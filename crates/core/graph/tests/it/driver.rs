@@ -1,4 +1,4 @@
-//! What the driver promises.
+//! The driver's promises.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

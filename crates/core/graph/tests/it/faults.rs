@@ -1,4 +1,4 @@
-//! Faults of vertices, and those of comparable systems, on real threads.
+//! Faults of vertices, including ones found in comparable systems, on real threads.
 
 use std::io::{PipeReader, Read as _};
 use std::os::fd::AsFd as _;
@@ -32,7 +32,7 @@ fn salsa_976_a_panic_is_a_failure_of_its_vertex_and_locks_nothing() {
     );
     driver.wait_converged(BOUND).unwrap();
     assert_eq!(others.load(Ordering::SeqCst), 2);
-    // A class that is repeated no more is explained by the text of the panic.
+    // If a class has no retries left, the explanation has the text of the panic.
     let vertices = [vertex(VertexSpec::new("x").with_retry(0, BOUND), |_, _| panic!("why"))];
     driver.replace(vertices).unwrap();
     until("it fails", || driver.explain("x").unwrap().attempts > 0);
@@ -41,7 +41,7 @@ fn salsa_976_a_panic_is_a_failure_of_its_vertex_and_locks_nothing() {
     driver.stop(BOUND).unwrap();
 }
 
-/// A vertex that is watched by a descriptor.
+/// A vertex that watches a descriptor.
 struct Watched {
     fail: usize,
     is_watched: Arc<AtomicBool>,
@@ -90,13 +90,13 @@ fn nothing_runs_before_its_watch_is_ready_and_a_watch_that_ends_begins_again() {
     std::io::Write::write_all(&mut writer, b"!").unwrap();
     until("an event by the descriptor", || runs.load(Ordering::SeqCst) == 2);
     driver.wait_converged(BOUND).unwrap();
-    // The watch ends again and again from now on, and each time the vertex looks again.
+    // From now on the watch keeps ending, and each time the vertex looks again.
     drop(writer);
     until("it runs again", || runs.load(Ordering::SeqCst) > 3);
     driver.stop(BOUND).unwrap();
 }
 
-/// Declares a file that changes once for each set flag, and a service that it refreshes.
+/// Declares a file that changes once for each set flag, and a service to refresh.
 fn file_and_service(
     is_drifted: &Arc<AtomicBool>,
     seen: &Arc<Mutex<Vec<u32>>>,

@@ -1,4 +1,4 @@
-//! Groups of vertices that have records of what they make.
+//! Groups of vertices with records.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -11,22 +11,22 @@ use trueup_testkit::{Claims, InterceptedLedger};
 
 use crate::support::{BOUND, Declared, Folder, config, until};
 
-/// What there is, and what was done.
+/// The numbers that exist, and a log of the calls and writes.
 #[derive(Default)]
 struct World {
     made: BTreeSet<u8>,
-    /// The members of each call, and whether it was to apply.
+    /// The members of each call, and true if the call was to apply.
     calls: Vec<(Vec<u8>, bool)>,
-    /// Those that were asked for a record.
+    /// The vertices that were asked for a record.
     asked: BTreeSet<u8>,
     undone: Vec<u8>,
-    /// What each write of the journal says is made, and what was made by then.
+    /// Each write of the journal: the numbers made according to it, and the ones made by then.
     writes: Vec<(Vec<u8>, BTreeSet<u8>)>,
 }
 
 type Shared = Arc<Mutex<World>>;
 
-/// A vertex that makes a number. The number 9 cannot be made.
+/// A vertex that makes a number. The number 9 always fails.
 struct Number(u8, Shared);
 
 impl Number {
@@ -83,7 +83,7 @@ impl Vertex for Number {
     }
 }
 
-/// Returns the journal, of which each write is noted.
+/// Returns the journal, and notes each of its writes.
 fn noting(ledger: JournalLedger, world: Shared) -> Box<dyn Ledger + Send> {
     let write = move |ledger: &mut JournalLedger, claims: Claims| {
         let made = claims.values().filter_map(|claim| match claim {
@@ -106,7 +106,7 @@ fn declare(number: u8, world: &Shared) -> Declared {
     (spec, Box::new(Number(number, Arc::clone(world))))
 }
 
-/// Starts a process with a group.
+/// Starts a driver with a group.
 fn start(folder: &Folder, numbers: &[u8], world: &Shared) -> Driver {
     let journal = Journal::open(folder.0.join("journal")).unwrap();
     let ledger = journal.ledger("graph", &LedgerScope::new("host", ""));

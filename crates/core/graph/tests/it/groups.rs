@@ -8,7 +8,7 @@ use trueup_reconcile::{ErrorClass, MemoryLedger};
 
 use crate::support::{BOUND, Declared, counted, start, until};
 
-/// What a group does with a call.
+/// The ways in which a group answers a call.
 #[derive(Clone, Copy)]
 enum Call {
     Together,
@@ -58,7 +58,7 @@ impl Vertex for Member {
     }
 }
 
-/// Declares members of a group that begin together, after another vertex.
+/// Declares a group whose members begin together, after another vertex.
 fn declare(call: Call, calls: &Arc<Mutex<Vec<Vec<u32>>>>) -> Vec<Declared> {
     let members = (0..4).map(|number| -> Declared {
         let spec = VertexSpec::new(&number.to_string()).unwatched();
@@ -90,7 +90,7 @@ fn vertices_that_cannot_be_called_together_are_called_one_after_the_other() {
     let driver = start(4, declare(Call::Alone, &calls));
     driver.wait_converged(BOUND).unwrap();
     assert_eq!(*calls.lock().unwrap(), [[0], [1], [2], [3]]);
-    // A closure is of another type.
+    // A closure has another type.
     let mut mixed = declare(Call::Together, &calls);
     let spec = VertexSpec::new("closure").unwatched().with_group("g");
     mixed.push(counted(spec.after("first"), &Arc::default()));

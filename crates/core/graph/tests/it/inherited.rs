@@ -1,4 +1,4 @@
-//! What a command inherits from the process that runs it.
+//! A command's inheritance from the process that runs it.
 
 use std::env;
 use std::fs;
@@ -13,7 +13,7 @@ use trueup_graph::{Exec, Vertex, VertexSpec};
 
 use crate::support::{BOUND, Folder, start};
 
-/// Runs a script with the path of a file, and returns what it has written to that.
+/// Runs a script with a file's path, and returns what it has written to the file.
 fn written(folder: &Folder, script: &str, with: impl FnOnce(Exec) -> Exec) -> String {
     let path = folder.0.join("written");
     let exec = with(Exec::new("/bin/sh", ["-c", script, "sh", path.to_str().unwrap()]));
@@ -30,7 +30,7 @@ fn a_command_has_no_descriptor_of_ours() {
     let secret = folder.0.join("secret");
     fs::write(&secret, "for us alone").unwrap();
     let open = fs::File::open(&secret).unwrap();
-    // As one that the starter of this process left open.
+    // Like a descriptor that this process's starter left open.
     fcntl_setfd(&open, FdFlags::empty()).unwrap();
     let open_files = written(&folder, "ls -l /proc/self/fd > \"$1\"", |it| it);
     assert!(open_files.contains("/dev/null"), "{open_files}");
@@ -40,7 +40,7 @@ fn a_command_has_no_descriptor_of_ours() {
 #[test]
 fn a_command_has_the_variables_that_are_listed() {
     let folder = Folder::new("variables");
-    // Cargo sets those for a test.
+    // Cargo sets these for a test.
     let ours = ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_PKG_VERSION"];
     assert!(ours.iter().all(|it| env::var_os(it).is_some()));
     let has = |variables: &str, name: &str| {
@@ -87,7 +87,7 @@ fn a_command_has_ambient_capabilities_only_if_it_is_said() {
         eprintln!("not run: it needs CAP_NET_ADMIN");
         return;
     }
-    // The threads of the driver have those of this one.
+    // The driver's threads inherit this thread's capabilities.
     let inheritable = sets.inheritable | raised;
     set_capabilities(None, CapabilitySets { inheritable, ..sets }).unwrap();
     configure_capability_in_ambient_set(raised, true).unwrap();

@@ -1,4 +1,4 @@
-//! Edges that pass on some kinds of change, and vertices that announce what they change.
+//! Edges for some kinds of change, and vertices that announce their changes.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,13 +10,13 @@ use trueup_testkit::{Claims, InterceptedLedger};
 
 use crate::support::{BOUND, Declared, SharedLedger, config, start, until, vertex};
 
-/// What is to be changed, by kind.
+/// The pending changes, by kind.
 type Due = Arc<Mutex<Vec<&'static str>>>;
 
-/// A vertex that announces what is due, and changes it.
+/// A vertex that announces the pending changes, and makes them.
 struct Announcing {
     due: Due,
-    /// All that it changes, of what it has announced; `None`: it does not say.
+    /// The only kind that it reports as changed; `None` if it reports nothing.
     changed: Option<&'static str>,
 }
 
@@ -54,8 +54,8 @@ fn refreshed(spec: VertexSpec, count: &Arc<AtomicU32>) -> Declared {
     })
 }
 
-/// Has a vertex change something of these kinds, and returns how often those that are refreshed by
-/// routes, by rules and addresses, and by all kinds were.
+/// Lets a vertex change these kinds. Returns the number of refreshes of three children: by routes,
+/// by rules and addresses, and by all kinds.
 fn refreshes(due: &[&'static str], changed: Option<&'static str>) -> [u32; 3] {
     let due = Arc::new(Mutex::new(due.to_vec()));
     let counts: [Arc<AtomicU32>; 3] = Default::default();
@@ -161,7 +161,7 @@ fn an_announcement_that_cannot_be_recorded_changes_nothing_and_ends_with_a_pause
     let driver = Driver::start(settings, vertices, Box::new(ledger)).unwrap();
     let waits = || driver.explain("network").unwrap().to_string();
     until("it waits", || waits().contains("waits for the journal"));
-    // What is to be written is tried on and on: the run alone ends.
+    // The write is retried without end; only the run ends.
     driver.pause(Duration::from_millis(1)).unwrap_err();
     until("the run ends", || !driver.explain("network").unwrap().running);
     assert_eq!(*due.lock().unwrap(), ["route"]);

@@ -1,4 +1,4 @@
-//! What the state machine decides; and the driver on real threads, with the journal.
+//! The state machine's decisions, and the driver on real threads with the journal.
 #![allow(clippy::unwrap_used)]
 
 mod attacks;

@@ -1,4 +1,4 @@
-//! What another user of the host tries with the files that a vertex keeps.
+//! Attacks by another user of the host on the files that a vertex keeps.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, chown};
@@ -19,7 +19,7 @@ use crate::support::{BOUND, start, until, vertex};
 /// Calls a function in a run of a vertex.
 pub(crate) fn in_run<T: Send + 'static>(call: impl FnOnce(&RunContext) -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
-    // Taken together, so that a panic of the call ends the channel.
+    // Taken together, so that a panic of the call closes the channel.
     let mut once = Some((call, send));
     let run = move |context: &RunContext, _: bool| {
         if let Some((call, send)) = once.take() {
@@ -31,7 +31,7 @@ pub(crate) fn in_run<T: Send + 'static>(call: impl FnOnce(&RunContext) -> T + Se
     receive.recv().unwrap()
 }
 
-/// Applies as a driver does: what a check says is recorded first.
+/// Applies as a driver does: records the check's result first.
 pub(crate) fn apply(context: &RunContext, file: &mut File) -> Result<Verdict, Failure> {
     match file.check_apply(context, false)? {
         Verdict::WouldChange => file.check_apply(context, true),
@@ -39,7 +39,7 @@ pub(crate) fn apply(context: &RunContext, file: &mut File) -> Result<Verdict, Fa
     }
 }
 
-/// Declares a file. Only root can give one to the users whom the library takes for ours.
+/// Declares a file. Only root can name the users whom the library takes for ours.
 pub(crate) fn declared(stage: &Stage, path: &Path, content: &str) -> File {
     let owner = (!stage.has_ours()).then_some(stage.attacker);
     File::new(path, content).with_users(stage.users.clone()).with_owner(owner, None)
@@ -76,13 +76,13 @@ fn owner(path: &Path) -> (u32, u32) {
     (found.uid(), found.gid())
 }
 
-/// What another user does: `mv app app2; ln -s VICTIM app`.
+/// The other user's attack: `mv app app2; ln -s VICTIM app`.
 fn link_instead(stage: &Stage, victim: &Path) {
     fs::rename(stage.home().join("app"), stage.home().join("app2")).unwrap();
     stage.link("app", victim);
 }
 
-/// A folder that is not the attacker's, and is left alone.
+/// A folder that the attacker does not own, which must stay as it is.
 fn victim(stage: &Stage) -> std::path::PathBuf {
     match stage.has_ours() {
         true => stage.ours(),
@@ -105,7 +105,7 @@ fn a_link_of_another_user_for_the_folder_is_refused() {
     link_instead(&stage, &victim);
     let user = stage.has_ours().then_some(stage.attacker);
     refused(applied(file.clone().with_owner(user, None)).1, &app);
-    // Nor is anything watched there.
+    // Nothing is watched there, either.
     let (count, mut watched) = (Arc::new(AtomicU32::new(0)), file.clone());
     let counted = Arc::clone(&count);
     let hints = Hints::new(move || _ = counted.fetch_add(1, Ordering::SeqCst));
@@ -123,14 +123,14 @@ fn a_link_of_another_user_for_the_folder_is_refused() {
     assert_eq!(content(&victim.join("conf")), "precious");
     assert_eq!(owner(&victim.join("conf")), (0, 0));
 
-    // Nor is one of equal content given away.
+    // A file of equal content is not given away, either.
     fs::write(victim.join("conf"), "new").unwrap();
     refused(applied(file.with_owner(user, None).with_mode(0o666)).1, &app);
     assert_eq!(owner(&victim.join("conf")), (0, 0));
     assert_eq!(mode(&victim.join("conf")), 0o644);
 }
 
-/// Returns hints that nobody takes.
+/// Returns hints without a receiver.
 #[test]
 fn undeclaring_removes_nothing_through_a_link_of_another_user() {
     let stage = Stage::new();
@@ -177,7 +177,7 @@ fn the_driver_watches_the_folder_of_another_user_and_not_where_his_link_leads() 
     until("the removal is refused", || driver.snapshot().to_string().contains("is not followed"));
     assert_eq!(content(&victim.join("conf")), "precious");
     assert_eq!(owner(&victim.join("conf")), (0, 0));
-    // The folder is back, at once: where there is none, nothing is left to remove.
+    // Put the folder back in one step: without a folder, there is nothing to remove.
     let (app2, exchange) = (stage.home().join("app2"), RenameFlags::EXCHANGE);
     renameat_with(CWD, &app2, CWD, &app, exchange).unwrap();
     until("the file is removed", || !app.join("conf").exists());
@@ -204,7 +204,7 @@ fn a_hard_link_of_another_user_to_a_file_of_root_is_replaced_and_not_given_away(
         assert_eq!((content(&precious), mode(&precious)), (in_place.into(), 0o644));
         fs::remove_file(&conf).unwrap();
     }
-    // In a folder of ours as well: the other name may be another user's.
+    // The same in our own folder: another user may own the other name.
     let ours = stage.ours().join("conf");
     fs::write(&ours, "same").unwrap();
     let second = stage.home().join("second");
@@ -230,17 +230,17 @@ fn what_another_user_has_made_first_becomes_ours() {
     for folder in [&sticky, &shared, &home] {
         let secret = folder.join("secret");
         for (before, old_mode, declared_mode, new_mode) in [
-            // An empty one, and one that has the content already.
+            // An empty file, and one that has the content already.
             ("", 0o600, Some(0o600), 0o600),
             ("content", 0o600, Some(0o600), 0o600),
-            // Without a declared mode his own is not kept.
+            // Without a declared mode, the attacker's mode is not kept.
             ("content", 0o4777, None, 0o644),
             ("", 0o666, None, 0o644),
         ] {
             fs::write(&secret, before).unwrap();
             chown(&secret, Some(stage.attacker), Some(stage.attacker)).unwrap();
             set_mode(&secret, old_mode);
-            // He keeps it open.
+            // The attacker keeps it open.
             let opened = fs::File::options().append(true).open(&secret).unwrap();
             let file = declared(&stage, &secret, "content");
             let file = match declared_mode {
@@ -266,7 +266,7 @@ fn what_root_or_the_declared_owner_has_made_keeps_what_is_not_declared() {
         return;
     }
     let group = 4_343;
-    // In a folder of ours everything is kept: nobody else can have put it there.
+    // In our own folder everything is kept, because no other user can have put it there.
     let ours = stage.ours().join("conf");
     fs::write(&ours, "old").unwrap();
     chown(&ours, Some(stage.attacker), Some(group)).unwrap();
@@ -274,7 +274,7 @@ fn what_root_or_the_declared_owner_has_made_keeps_what_is_not_declared() {
     applied(declared(&stage, &ours, "new")).1.unwrap();
     assert_eq!(owner(&ours), (stage.attacker, group));
     assert_eq!(mode(&ours), 0o664);
-    // In another user's folder what root has made, but that others can write it.
+    // A file in another user's folder that root has made and others can write.
     for (user, declared_user) in [(0, None), (stage.attacker, Some(stage.attacker))] {
         let conf = stage.home().join("conf");
         for (before, after) in [("old", Verdict::Changed), ("new", Verdict::InPlace)] {
@@ -290,7 +290,7 @@ fn what_root_or_the_declared_owner_has_made_keeps_what_is_not_declared() {
         }
         fs::remove_file(&conf).unwrap();
     }
-    // What is created has our group, also where the folder would give another one.
+    // A new file has our group, even if the folder would set another one.
     let setgid = stage.folder("setgid");
     chown(&setgid, None, Some(group)).unwrap();
     set_mode(&setgid, 0o2755);
@@ -329,10 +329,10 @@ fn a_source_of_another_user_leads_to_no_file_of_root() {
     let shadow = stage.link("hosts", "/etc/shadow");
     refused(copied(&shadow), &shadow);
     assert!(!target.exists());
-    // By a link for its folder.
+    // By a link in place of its folder.
     let etc = stage.link("etc", "/etc");
     refused(copied(&etc.join("shadow")), &etc);
-    // A FIFO and a device: without waiting, and without an end of their own.
+    // A FIFO and a device, which must not block or be read without end.
     let fifo = stage.home().join("fifo");
     let fifo_mode = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, fifo_mode).unwrap();
@@ -344,7 +344,7 @@ fn a_source_of_another_user_leads_to_no_file_of_root() {
     file.set_len(1 << 40).unwrap();
     assert_eq!(copied(&endless).unwrap_err().class, ErrorClass::Invalid);
     assert!(!target.exists());
-    // In a folder that everybody can add to, the file of another user.
+    // Another user's file in a folder that everybody can add to.
     if stage.has_ours() {
         let sticky = stage.ours().join("sticky");
         fs::create_dir(&sticky).unwrap();
@@ -360,7 +360,7 @@ fn a_source_of_another_user_leads_to_no_file_of_root() {
         fs::hard_link(&secret, &second).unwrap();
         refused(copied(&second), &second);
         assert!(!target.exists());
-        // His own file in his own folder is his to decide.
+        // In his own folder, the user decides about his own file.
         let own = stage.file("own", "his");
         assert_eq!(copied(&own), Ok(Verdict::Changed));
         assert_eq!(content(&target), "his");

@@ -8,7 +8,7 @@ use trueup_reconcile::{ErrorClass, MemoryLedger};
 
 use crate::support::{BOUND, Declared, config, start, until, vertex};
 
-/// What a receiver saw, in order: the value, and whether it was new.
+/// The values that a receiver saw, in order, each with true if it was new.
 type Seen = Arc<Mutex<Vec<(u32, bool)>>>;
 
 /// Declares a vertex that sends the number, unless it is 0.
@@ -126,7 +126,7 @@ fn a_replaced_sender_keeps_its_value_and_one_that_leaves_does_not() {
     let driver = start(2, pair(&value, &seen));
     driver.wait_converged(BOUND).unwrap();
     assert_eq!(take(&seen), [(7, true)]);
-    // The new one sends nothing.
+    // The new vertex sends nothing.
     let spec = |revision| VertexSpec::new("a").with_revision(revision);
     let [_, kept] = pair(&value, &seen);
     driver.replace([sender(spec(1), &Arc::default()), kept]).unwrap();

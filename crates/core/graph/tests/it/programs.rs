@@ -10,7 +10,7 @@ use trueup_reconcile::ErrorClass;
 
 use crate::support::{BOUND, Folder, start, until};
 
-/// A user who is neither root nor the one of this process.
+/// The number of a user who is neither root nor this process's user.
 const OTHER: u32 = 12_345;
 
 /// Writes a script that touches the file `ran` in the folder.
@@ -64,7 +64,7 @@ fn a_program_in_a_folder_that_others_can_write_does_not_run() {
     let (class, message) = run(&program).unwrap();
     assert_eq!(class, ErrorClass::Permission, "{message}");
     assert!(message.contains(shared.to_str().unwrap()), "{message}");
-    // By way of a link that is ours.
+    // By a link of ours.
     let link = folder.0.join("link");
     symlink(&program, &link).unwrap();
     assert_eq!(run(&link).unwrap().0, ErrorClass::Permission);
@@ -110,25 +110,25 @@ fn what_belongs_to_another_user_does_not_run() {
         return;
     }
     let folder = Folder::new("other-user");
-    // Its program.
+    // The program belongs to the other user.
     let program = folder.0.join("program");
     script(&folder, &program, 0o755);
     chown(&program, Some(OTHER), None).unwrap();
     let (class, message) = run(&program).unwrap();
     assert_eq!(class, ErrorClass::Permission, "{message}");
     assert!(message.contains("12345"), "{message}");
-    // One of ours in its folder.
+    // Our program in the other user's folder.
     let home = folder.0.join("home");
     fs::create_dir(&home).unwrap();
     script(&folder, &home.join("program"), 0o755);
     chown(&home, Some(OTHER), None).unwrap();
     assert_eq!(run(&home.join("program")).unwrap().0, ErrorClass::Permission);
-    // Its link to a program of ours.
+    // The other user's link to a program of ours.
     let link = folder.0.join("link");
     symlink("/bin/true", &link).unwrap();
     std::os::unix::fs::lchown(&link, Some(OTHER), None).unwrap();
     assert_eq!(run(&link).unwrap().0, ErrorClass::Permission);
-    // Its link in its folder, as a step on the way.
+    // The other user's link, in that user's folder, as a step on the way.
     symlink("/bin", home.join("bin")).unwrap();
     std::os::unix::fs::lchown(home.join("bin"), Some(OTHER), None).unwrap();
     assert_eq!(run(&home.join("bin/true")).unwrap().0, ErrorClass::Permission);

@@ -1,5 +1,4 @@
-//! A user who exchanges the folders and files of a vertex as fast as he can, with
-//! `RENAME_EXCHANGE`.
+//! A user who exchanges a vertex's folders and files as fast as possible, with `RENAME_EXCHANGE`.
 
 use std::env;
 use std::fs;
@@ -15,18 +14,18 @@ use trueup_graph::{Failure, Verdict, Vertex as _};
 use crate::other_users::{apply, declared, in_run};
 use crate::stage::{Stage, give_to};
 
-/// For how long to try: a second, or ten minutes where all is to be shown.
+/// Returns how long to try: a second, or ten minutes for the long test.
 fn duration() -> Duration {
     let is_long = env::var_os("TRUEUP_LONG").is_some_and(|it| it == "1");
     Duration::from_secs(if is_long { 600 } else { 1 })
 }
 
 fn exchange(one: &Path, other: &Path) {
-    // It may be away at this moment.
+    // The file may be away at this moment.
     let _ = renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE);
 }
 
-/// What there was before the race, and still is after it.
+/// A folder and file that the race must leave unchanged.
 struct Victim {
     content: &'static str,
     inode: (u64, u32, u32, u32),
@@ -78,8 +77,8 @@ fn a_racing_user_has_no_file_of_root_replaced_given_away_or_removed() {
         return;
     }
     let app = stage.folder("app");
-    // A folder of root elsewhere, with a link to it; and one in the home, by its own name. The
-    // content of one is what is declared.
+    // A folder of root elsewhere, with a link to it, and one in the home, by its own name. One of
+    // them has the declared content.
     let elsewhere = Victim::new(&stage.ours(), "made");
     let link = stage.link("link", &elsewhere.folder);
     let inside = Victim::new(&stage.folder("inside"), "precious");
@@ -95,7 +94,7 @@ fn a_racing_user_has_no_file_of_root_replaced_given_away_or_removed() {
                 exchange(&app, &link);
                 exchange(&app, &inside.folder);
                 exchange(&app, &link);
-                // There and back, so that a file is there now and then.
+                // There and back, so that a file exists only at times.
                 exchange(&conf, &trap);
                 exchange(&conf, &trap);
                 exchange(&app.join(".conf.0bc9fa91195d6ed7.trueup-new"), &conf);

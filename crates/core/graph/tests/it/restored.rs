@@ -46,7 +46,7 @@ fn a_file_that_was_created_is_removed_after_a_restart_unless_another_writer_chan
     fs::write(path("there"), "one").unwrap();
     let all = ["created", "there", "changed", "kept"];
     start(&all, "one");
-    // A new process with another content takes the files over.
+    // A new process with another content adopts the files.
     start(&all, "two");
     fs::write(path("changed"), "by another writer").unwrap();
     start(&["kept"], "two");

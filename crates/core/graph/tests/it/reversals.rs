@@ -1,4 +1,4 @@
-//! What left while no process was there.
+//! Reversals of vertices that left while no process ran.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use trueup_reconcile::{Claim, ErrorClass, Ledger, MemoryLedger};
 
 use crate::support::{BOUND, Declared, Folder, Steps, config, dying, until};
 
-/// What outlives a process: the things that are there, and those that were undone, in order.
+/// The state that outlives a process: the existing things, and the undone ones in order.
 #[derive(Default)]
 struct World {
     there: BTreeSet<String>,
@@ -19,7 +19,7 @@ struct World {
 
 type Shared = Arc<Mutex<World>>;
 
-/// A vertex that makes a thing, which needs that it is made after.
+/// A vertex that makes a thing; the thing in `needs` must exist before.
 struct Thing {
     name: String,
     needs: Option<String>,
@@ -82,8 +82,8 @@ fn declared(things: &[&str], world: &Shared, steps: &Steps) -> Vec<Declared> {
     vertices
 }
 
-/// Runs a process until it is converged or dead. Returns how many steps were left, and the names
-/// in the journal.
+/// Runs a process until it is converged or dead. Returns the number of steps left, and the number
+/// of names in the journal.
 fn live(things: &[&str], world: &Shared, folder: &std::path::Path, steps: usize) -> (usize, usize) {
     let journal = Journal::open(folder).unwrap();
     let scope = LedgerScope::new("host", "");
@@ -112,8 +112,8 @@ fn live(things: &[&str], world: &Shared, folder: &std::path::Path, steps: usize)
 
 const ENOUGH: usize = 1_000;
 
-/// Kills the first process at a step, and one that declares `later` at another. Returns whether
-/// each had ended before.
+/// Kills the first process at a step, and one that declares `later` at another. Returns for each if
+/// it had ended before.
 fn kill_at(folder: &Folder, later: &[&str], first: usize, second: usize) -> [bool; 2] {
     let path = folder.0.join(format!("{first}-{second}"));
     let world = Shared::default();
@@ -140,7 +140,7 @@ fn kill_everywhere(name: &str, later: &[&str]) {
         for second in 1.. {
             let [left, later_left] = kill_at(&folder, later, first, second);
             (has_ended, kills) = (left, kills + 1);
-            // Every third step of the first one is enough beside each of the second.
+            // For each step of the second process, every third step of the first is enough.
             if later_left || first % 3 > 0 {
                 break;
             }
@@ -191,7 +191,7 @@ fn a_replacement_undoes_the_old_thing_before_the_new_one_is_made() {
     assert_eq!(world.undone, ["old"]);
 }
 
-/// Writes the record of one thing into a ledger, as a process before has left it.
+/// Writes the record of one thing into a ledger, as an earlier process would have left it.
 pub(crate) fn left_behind() -> Box<MemoryLedger> {
     let made = trueup_graph::Made { place: 1, after: Vec::new(), undo: b"thing"[..].into() };
     let record = trueup_graph::Record { made: Some(made), ..Default::default() };

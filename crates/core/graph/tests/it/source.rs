@@ -14,11 +14,11 @@ use trueup_reconcile::{
 
 use crate::support::{BOUND, start, until};
 
-/// Keys with values: a system that a source looks after.
+/// The system that a source manages: keys with values.
 #[derive(Default)]
 struct System {
     values: BTreeMap<String, u8>,
-    /// The extent of each pass, and whether it was allowed ops.
+    /// Each pass's extent, and true if it could apply ops.
     passes: Vec<(Extent, bool)>,
     hints: Option<Hints>,
     refused: bool,
@@ -115,7 +115,7 @@ fn run_source<const ANNOUNCES: bool>(
     notifies: bool,
 ) -> (Driver, Arc<AtomicUsize>) {
     let desired = BTreeMap::from([("a".to_owned(), 1)]);
-    // Its timer runs no pass within a test.
+    // The interval is too long to cause a pass within a test.
     let config = Config::default().with_interval(Duration::from_secs(3_600));
     let passes = Loop::new(source, (), desired, MemoryLedger::default(), (), config);
     let vertex = SourceVertex::of_loop(passes).with_reversed(BTreeMap::new());
@@ -141,7 +141,7 @@ fn a_source_is_brought_right_looks_at_what_is_dirty_and_is_undone_when_it_leaves
     let driver = run(&system, false);
     driver.wait_converged(BOUND).unwrap();
     let take = || std::mem::take(&mut system.lock().unwrap().passes);
-    // What can be undone later is recorded between the two.
+    // The record is written between the check and the run that applies.
     assert_eq!(take(), [(Extent::Everything, false), (Extent::Everything, true)]);
     let hints = system.lock().unwrap().hints.clone().unwrap();
     system.lock().unwrap().values.remove("a");
@@ -198,7 +198,7 @@ fn a_source_that_announces_restores_with_one_pass_and_refreshes_once() {
     driver.wait_converged(BOUND).unwrap();
     assert_eq!(count.load(Ordering::SeqCst), 1);
     let take = || std::mem::take(&mut system.lock().unwrap().passes);
-    // What can be undone later is recorded between the two.
+    // The record is written between the check and the run that applies.
     assert_eq!(take(), [(Extent::Everything, false), (Extent::Everything, true)]);
     let hints = system.lock().unwrap().hints.clone().unwrap();
     system.lock().unwrap().values.remove("a");

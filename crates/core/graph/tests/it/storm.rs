@@ -10,12 +10,12 @@ use crate::support::{BOUND, Declared, start, vertex};
 const VERTICES: usize = 1_000;
 const CLASSES: usize = 7;
 
-/// What a storm checks.
+/// The counters that a storm checks.
 #[derive(Default)]
 struct Checks {
     is_paused: AtomicBool,
     runs: AtomicUsize,
-    /// What runs, of each semaphore.
+    /// The number of running holders of each semaphore.
     holders: [AtomicU32; CLASSES],
     is_running: Vec<AtomicBool>,
 }
@@ -24,7 +24,7 @@ fn count(class: usize) -> u32 {
     class as u32 % 2 + 1
 }
 
-/// Declares the graph; vertices whose number is of the generation's kind have another revision.
+/// Declares the graph. Vertices whose number matches the generation have another revision.
 fn declare(checks: &Arc<Checks>, generation: u64) -> Vec<Declared> {
     let name = |at: usize| format!("v{at}");
     let vertices = (0..VERTICES).map(|at| {

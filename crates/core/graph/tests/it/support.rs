@@ -1,4 +1,4 @@
-//! Vertices and waits that tests share.
+//! Vertices and waits shared by the tests.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -12,7 +12,7 @@ use trueup_journal::JournalLedger;
 use trueup_reconcile::{ErrorClass, Ledger, LedgerError, MemoryLedger};
 use trueup_testkit::{Claims, InterceptedLedger};
 
-/// The bound of each wait: machines may be slow.
+/// The limit of each wait: machines may be slow.
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
 
 pub(crate) type Declared = (VertexSpec, Box<dyn Vertex>);
@@ -25,7 +25,7 @@ pub(crate) fn start(workers: usize, vertices: impl IntoIterator<Item = Declared>
     Driver::start(config(workers), vertices, Box::new(MemoryLedger::default())).unwrap()
 }
 
-/// Declares a vertex that does what a function says.
+/// Declares a vertex with a function as its run.
 pub(crate) fn vertex(
     spec: VertexSpec,
     run: impl FnMut(&RunContext, bool) -> Result<Verdict, Failure> + Send + 'static,
@@ -33,7 +33,7 @@ pub(crate) fn vertex(
     (spec, Box::new(run))
 }
 
-/// Declares a vertex that is in place and counts its runs.
+/// Declares a vertex that changes nothing and counts its runs.
 pub(crate) fn counted(spec: VertexSpec, count: &Arc<AtomicUsize>) -> Declared {
     let count = Arc::clone(count);
     vertex(spec, move |_, _| {
@@ -42,7 +42,7 @@ pub(crate) fn counted(spec: VertexSpec, count: &Arc<AtomicUsize>) -> Declared {
     })
 }
 
-/// Waits for a condition.
+/// Waits until a condition holds, for at most [`BOUND`].
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + BOUND;
     while !is_so() {
@@ -51,7 +51,7 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A gate that runs wait at, until it is opened.
+/// A gate that blocks runs until it is opened.
 #[derive(Clone, Default)]
 pub(crate) struct Gate(Arc<(Mutex<(usize, bool)>, Condvar)>);
 
@@ -70,7 +70,7 @@ impl Gate {
         self.0.1.notify_all();
     }
 
-    /// Waits until so many have come.
+    /// Waits until `count` runs have arrived.
     pub(crate) fn wait_for(&self, count: usize) {
         let state = self.0.0.lock().unwrap();
         let waited = self.0.1.wait_timeout_while(state, BOUND, |it| it.0 < count);
@@ -78,7 +78,8 @@ impl Gate {
     }
 }
 
-/// The steps that a process lives: what other processes can see, before and after an effect.
+/// The number of steps that a process has left. Other processes can see a step, before or after an
+/// effect.
 #[derive(Clone)]
 pub(crate) struct Steps(Arc<Mutex<usize>>);
 
@@ -101,7 +102,7 @@ impl Steps {
         self.left() == 0
     }
 
-    /// Has an effect, between two steps.
+    /// Applies an effect between two steps.
     pub(crate) fn act(&self, effect: impl FnOnce()) -> Result<(), Failure> {
         let dead = || Failure::new(ErrorClass::Unknown, "the process is dead");
         if !self.step() {
@@ -115,7 +116,7 @@ impl Steps {
     }
 }
 
-/// Returns the journal, whose writes are steps.
+/// Returns the journal, with each write as a step.
 pub(crate) fn dying(ledger: JournalLedger, steps: Steps) -> Box<dyn Ledger + Send> {
     let dead = || Err(LedgerError::new("the process is dead"));
     let write = move |ledger: &mut JournalLedger, claims: Claims| {
@@ -131,7 +132,7 @@ pub(crate) fn dying(ledger: JournalLedger, steps: Steps) -> Box<dyn Ledger + Sen
     Box::new(InterceptedLedger::new(ledger, write))
 }
 
-/// A ledger that a test sees from outside, and that outlives its driver.
+/// A ledger that a test can read, even after its driver's end.
 pub(crate) struct SharedLedger(pub(crate) Arc<Mutex<MemoryLedger>>);
 
 impl Ledger for SharedLedger {
@@ -152,7 +153,7 @@ impl Ledger for SharedLedger {
     }
 }
 
-/// A folder of a test, removed with it.
+/// A test's folder; dropping this removes it.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {

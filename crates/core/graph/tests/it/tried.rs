@@ -1,4 +1,4 @@
-//! Vertices that run once a parent was tried, on real threads, in a check, and drawn.
+//! Vertices that run once a parent was tried: on real threads, in a check, and drawn.
 
 use std::io::{PipeReader, Read as _, Write as _, pipe};
 use std::os::fd::AsFd as _;
@@ -92,11 +92,11 @@ fn a_check_goes_on_behind_one_that_fails_and_the_edge_is_dotted() {
     assert_eq!(count(&svg, "stroke-dasharray=\"5 3\""), 1, "{svg}");
 }
 
-/// A vertex with a descriptor, whose events wait at a gate before they are known.
+/// A vertex that reads a descriptor; each event waits at a gate before the vertex sees it.
 struct Piped {
     name: &'static str,
     reader: PipeReader,
-    /// Where each event waits until it is let through.
+    /// Receives one message for each event to let through; `None` lets all through.
     gate: Option<Receiver<()>>,
     ran: Sender<&'static str>,
 }

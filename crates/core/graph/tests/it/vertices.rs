@@ -27,7 +27,7 @@ fn shell(script: String) -> [String; 2] {
     ["-c".to_owned(), script]
 }
 
-/// Each would replace what the other has written, for ever.
+/// Otherwise the two vertices would overwrite each other's content for ever.
 #[test]
 fn a_file_by_a_second_path_over_a_link_is_refused() {
     let folder = Folder::new("places");
@@ -36,8 +36,8 @@ fn a_file_by_a_second_path_over_a_link_is_refused() {
     symlink(&real, &link).unwrap();
     let places = Places::default();
     let declared = |path: &Path, content| -> Declared {
-        // The event of the first one's write can come while the second fails, which then waits for
-        // the delay.
+        // The event of the first write can arrive while the second vertex fails and then waits for
+        // its delay.
         let again = Duration::from_millis(20);
         let spec =
             VertexSpec::new(&path.display().to_string()).with_poll(again).with_retry(0, again);
@@ -57,7 +57,7 @@ fn a_file_by_a_second_path_over_a_link_is_refused() {
     );
     assert_eq!(message, whole);
     assert_eq!(fs::read_to_string(&first).unwrap(), "one");
-    // It is another one once the link leads elsewhere.
+    // The path leads to a different file once the link is changed.
     let other = folder.0.join("other");
     fs::create_dir(&other).unwrap();
     fs::remove_file(&link).unwrap();
@@ -84,7 +84,7 @@ fn a_file_that_changes_reloads_a_service_once() {
     assert_eq!(fs::metadata(&config).unwrap().permissions().mode() & 0o7777, 0o640);
     let reloads = || fs::read_to_string(&log).unwrap().lines().count();
     assert_eq!(reloads(), 1);
-    // Another writer.
+    // The change of another writer.
     fs::write(&config, "nameserver 192.0.2.1\n").unwrap();
     until("the file is put right, and the service reloaded", || reloads() == 2);
     fs::set_permissions(&config, fs::Permissions::from_mode(0o600)).unwrap();
@@ -207,13 +207,13 @@ fn what_is_no_regular_file_is_a_conflict_and_stays() {
     assert!(path("folder").is_dir() && fs::symlink_metadata(path("link")).unwrap().is_symlink());
 }
 
-/// Where the file system has such attributes.
+/// Runs only where the file system has extended attributes.
 #[test]
 fn new_content_keeps_extended_attributes_and_the_access_control_list() {
     let folder = Folder::new("extended");
     let path = folder.0.join("conf");
     fs::write(&path, "old").unwrap();
-    // Version 2; the owner may write, user 4242 and all others read, and no group may do anything.
+    // Version 2; the owner may write, user 4242 and all others may read, and groups may do nothing.
     let entry = |tag: u16, permissions: u16, id: u32| {
         let (tag, permissions) = (tag.to_le_bytes(), permissions.to_le_bytes());
         [&tag[..], &permissions, &id.to_le_bytes()].concat()
@@ -248,9 +248,9 @@ fn a_large_file_is_never_seen_half_written_and_keeps_its_mode() {
     let content = |byte| vec![byte; 1 << 20];
     fs::write(&path, content(b'a')).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o604)).unwrap();
-    // As long as it is open, no other file has its inode.
+    // While it is open, no other file can have its inode.
     let mut first = fs::File::open(&path).unwrap();
-    // What a crash has left.
+    // The leftover of a crash.
     fs::write(folder.0.join(".large.b0408fec4209f8d4.trueup-new"), "half").unwrap();
     let declared = |byte, revision| {
         let spec = VertexSpec::new("file").with_revision(revision);
@@ -358,7 +358,7 @@ fn a_command_that_does_not_end_is_killed_with_its_group() {
     assert!(begin.elapsed() < BOUND);
     let process = fs::read_to_string(&pid).unwrap();
     let stat = format!("/proc/{}/stat", process.trim());
-    // An orphan without a parent that reaps it is a zombie.
+    // If no parent reaps an orphan, it stays a zombie.
     let is_over = || {
         fs::read_to_string(&stat).is_ok_and(|it| it.contains(") Z ")) || !fs::exists(&stat).unwrap()
     };

@@ -1,4 +1,4 @@
-//! What holds in whatever order the threads meet.
+//! Properties that hold in every interleaving of the threads.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,9 +11,9 @@ use trueup_reconcile::{ErrorClass, MemoryLedger};
 
 use crate::{Config, Driver, Failure, Records, RunContext, Verdict, Vertex, VertexSpec, sync};
 
-/// Orders that each model is run under.
+/// The number of interleavings tried for each model.
 const ORDERS: usize = 600;
-/// No wait of a caller ends by its time.
+/// A time long enough that no caller's wait ends by it.
 const LONG: Duration = Duration::from_secs(36_000);
 
 fn check(model: fn()) {
@@ -30,7 +30,8 @@ fn run(scheduler: impl Scheduler + 'static, model: fn()) {
     });
 }
 
-/// What vertices did. Behind locks of the standard library: they are no place where threads meet.
+/// A log of the vertices' calls. Its locks come from the standard library, so the checker does not
+/// switch threads at them.
 #[derive(Clone, Default)]
 struct Log {
     runs: Arc<Mutex<Vec<(&'static str, u32)>>>,
@@ -39,8 +40,8 @@ struct Log {
 }
 
 impl Log {
-    /// Declares a vertex that any other thread can interrupt. It changes something in its first
-    /// run if `changes`, and always when refreshed.
+    /// Declares a vertex that any other thread can interrupt. It changes something in its first run
+    /// if `changes`, and always when refreshed.
     fn vertex(&self, spec: VertexSpec, name: &'static str, changes: bool) -> Declared {
         let log = self.clone();
         let mut is_drifted = changes;
@@ -121,7 +122,7 @@ fn no_event_is_lost_whenever_it_comes() {
 fn a_worker_that_sleeps_is_woken_for_an_earlier_time() {
     check(|| {
         let log = Log::default();
-        // A time at which no sleep ends by itself.
+        // A time so late that no sleep ends by itself.
         let late = VertexSpec::new("late").with_poll(LONG);
         let limited = VertexSpec::new("limited").with_rate(Duration::from_secs(1), 1);
         let vertices = [log.vertex(late, "late", false), log.vertex(limited, "limited", false)];
@@ -219,7 +220,7 @@ fn a_receiver_ends_with_the_last_value_whenever_the_sender_sends_or_is_replaced(
     });
 }
 
-/// A vertex that makes a thing: no two are there at a time.
+/// A vertex that makes a thing. It checks that only one thing exists at a time.
 struct Thing(&'static str, Arc<Mutex<Option<&'static str>>>);
 
 impl Vertex for Thing {
@@ -278,7 +279,7 @@ fn an_old_thing_is_undone_before_the_new_one_is_made_whenever_the_graph_is_repla
 #[test]
 fn a_pause_is_over_when_nothing_runs_whenever_it_comes() {
     check(|| {
-        // One that was checked, and is to apply, when the pause begins.
+        // The pause begins when the vertex was checked and is about to apply.
         let thing: Declared = (VertexSpec::new("thing"), Box::new(Thing("it", Arc::default())));
         let driver = start(1, [thing]);
         let began = sync::now();

@@ -1,4 +1,4 @@
-//! Known failures of comparable systems, and what the search of small graphs does not reach.
+//! Known failures of comparable systems, and cases beyond the search of small graphs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -19,18 +19,18 @@ mod polls;
 mod reversals;
 mod tried;
 
-/// A driver that does at once what it is asked to.
+/// A driver that carries out each action at once.
 struct Driver {
     state: State,
     now: Instant,
     journal: BTreeMap<Arc<str>, Record>,
-    /// The runs since they were last asked for.
+    /// The runs since the last question for them.
     ran: Vec<(String, Context)>,
     going: Vec<(RunId, String, Context)>,
     /// The vertices of each call of a group.
     groups: Vec<Vec<String>>,
     is_journal_broken: bool,
-    /// What the records of vertices say.
+    /// The undo of each vertex with records.
     undo: BTreeMap<&'static str, &'static str>,
 }
 
@@ -101,7 +101,7 @@ impl Driver {
         }
     }
 
-    /// Ends the run of a vertex.
+    /// Ends a vertex's run with a result.
     fn end(&mut self, name: &str, result: Result<Verdict, ErrorClass>) {
         let at = self.going.iter().position(|it| it.1 == name);
         let (run, ..) = self.going.remove(at.unwrap_or_else(|| panic!("{name} does not run")));
@@ -111,7 +111,7 @@ impl Driver {
         self.drive();
     }
 
-    /// Ends all runs, until none is left. Those named change something when they apply.
+    /// Ends all runs until none is left. The named vertices change something when they apply.
     fn end_all(&mut self, changing: &[&str]) {
         while let Some((_, name, context)) = self.going.first().cloned() {
             let verdict = match (changing.contains(&&*name), context.apply) {
@@ -153,12 +153,12 @@ impl Driver {
         explained.to_string()
     }
 
-    /// Returns the names of the runs that began since it was asked last.
+    /// Returns the names of the runs that began since the last call.
     fn ran(&mut self) -> Vec<String> {
         self.ran.drain(..).map(|it| it.0).collect()
     }
 
-    /// Returns the refreshes that the runs of a vertex since then saw.
+    /// Returns the refreshes that a vertex's runs saw since the last call.
     fn refreshes(&mut self, name: &str) -> Vec<u32> {
         let runs = self.ran.drain(..).filter(|it| it.0 == name);
         runs.map(|it| it.1.refreshes).collect()

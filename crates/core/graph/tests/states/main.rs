@@ -1,5 +1,5 @@
-//! The state machine: what it decides, and every state that it can come to. These are the very
-//! sources of the crate, so that a search sees what the state machine keeps.
+//! The state machine's decisions, and a search of its reachable states. The tests include the
+//! crate's own sources, so a search sees the state machine's fields.
 #![allow(clippy::unwrap_used)]
 #![allow(
     dead_code,

@@ -1,8 +1,8 @@
-//! Checks the decisions over every order of events: a search of all small graphs, depth-first,
-//! beside a model that knows only the promises of the contract.
+//! Checks the decisions over every order of events: a depth-first search of all small graphs,
+//! beside a model that knows only the contract's promises.
 //!
-//! `TRUEUP_LONG=1` adds graphs of four vertices. docs/testing.md has the numbers of states, and
-//! what is left out.
+//! `TRUEUP_LONG=1` adds graphs of four vertices. docs/testing.md has the numbers of states, and the
+//! cases left out.
 
 mod announced;
 mod fingerprint;
@@ -28,18 +28,18 @@ enum Edge {
     None,
     Order,
     Notify,
-    /// It passes on changes of kind `a` alone.
+    /// It passes on changes of kind `a` only.
     NotifyOf,
-    /// Of order, and the parent may fail.
+    /// It gives only the order, and the parent may fail.
     Tried,
 }
 
-/// Searches until there is no new state, and returns their number. What happens by itself ends: no
-/// state comes again after itself.
+/// Searches until there is no new state, and returns the number of states. Checks that events
+/// without a cause from outside end: no state leads back to itself.
 fn explore(shape: &Shape) -> usize {
     let first = World::new(shape);
     let mut seen = HashSet::from([first.fingerprint()]);
-    // From the first state on: each with what may happen next, and its fingerprint.
+    // The path from the first state on: each state with its possible events and its fingerprint.
     let mut path = vec![(first.events(), first.fingerprint(), Some(first))];
     let mut trail = Vec::new();
     while let Some((events, _, world)) = path.last_mut() {
@@ -49,7 +49,7 @@ fn explore(shape: &Shape) -> usize {
             continue;
         };
         trail.push(event);
-        // The last one needs no copy.
+        // The last event needs no copy of the state.
         let next = if events.is_empty() { world.take() } else { world.clone() };
         let Some(mut next) = next else {
             continue;
@@ -74,20 +74,20 @@ fn explore(shape: &Shape) -> usize {
 
 type Semaphores = [&'static [&'static str]; 4];
 
-/// Searches all graphs up to a size, with each mix of semaphores and groups, on two threads. Graphs
-/// that differ only in the numbers of their vertices are searched once.
+/// Searches all graphs up to a size, with each mix of semaphores and groups, on two threads. Skips
+/// graphs that differ from an earlier one only in the numbers of their vertices.
 fn search(most: usize, semaphores: &[Semaphores], groups: &[[bool; 4]], budget: Budget) {
     let edges = [Edge::None, Edge::Order, Edge::Notify];
     search_graphs(most, &edges, semaphores, groups, budget);
 }
 
-/// Searches those graphs in which a vertex runs although a parent has failed.
+/// Searches the graphs in which a vertex runs although a parent has failed.
 fn search_tried(most: usize, semaphores: &[Semaphores], groups: &[[bool; 4]], budget: Budget) {
     let edges = [Edge::None, Edge::Order, Edge::Notify, Edge::Tried];
     search_graphs(most, &edges, semaphores, groups, budget);
 }
 
-/// Searches those graphs in which an edge passes on some kinds of change.
+/// Searches the graphs in which an edge passes on only some kinds of change.
 fn search_kinds(most: usize, groups: &[[bool; 4]], budget: Budget) {
     let edges = [Edge::None, Edge::Order, Edge::Notify, Edge::NotifyOf];
     search_graphs(most, &edges, &NO_SEMAPHORES, groups, budget);
@@ -100,7 +100,7 @@ fn search_graphs(
     groups: &[[bool; 4]],
     budget: Budget,
 ) {
-    // Each search is about the last one.
+    // Each search is about the last kind of edge in the list.
     let special = kinds.last().filter(|it| **it != Edge::Notify);
     let is_about = |edges: &[(usize, usize, Edge)]| {
         special.is_none_or(|special| edges.iter().any(|it| it.2 == *special))
@@ -143,7 +143,7 @@ fn most() -> usize {
 }
 
 const NO_SEMAPHORES: [Semaphores; 1] = [[&[]; 4]];
-/// `a` has the count 1, `b` the count 2.
+/// Semaphore `a` has the count 1, `b` the count 2.
 const SEMAPHORES: [Semaphores; 1] = [[&["b", "a"], &["a", "b", "a"], &["b"], &["a"]]];
 const NO_GROUP: [[bool; 4]; 1] = [[false; 4]];
 const NOTHING: Budget = Budget {
@@ -168,7 +168,7 @@ fn all_semaphores() -> Vec<Semaphores> {
     numbers.map(|number| [0, 1, 2, 3].map(|at| set(number, at))).collect()
 }
 
-/// Returns each way in which at least two of four vertices are of a group.
+/// Returns each way in which at least two of four vertices share a group.
 fn all_groups() -> Vec<[bool; 4]> {
     let all = (0..16u32).filter(|it| it.count_ones() > 1);
     all.map(|set| [0, 1, 2, 3].map(|at| set >> at & 1 == 1)).collect()

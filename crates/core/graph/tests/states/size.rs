@@ -1,4 +1,4 @@
-//! How much memory a graph takes.
+//! The memory that a graph takes.
 
 use crate::state::Slot;
 use crate::{Graph, VertexSpec};

@@ -1,4 +1,4 @@
-//! What another user of the host prepares where a journal is to be: links, files and folders.
+//! Links, files and folders that another user of the host prepares in the place of a journal.
 
 mod files;
 mod folders;
@@ -12,7 +12,7 @@ use trueup_journal::{Error, Journal, Start};
 
 use crate::maintenance::Directory;
 
-/// The other user.
+/// The other user's id.
 const OTHER: u32 = 4_242;
 
 /// The content of a file that nothing may change.
@@ -22,7 +22,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Gives a file or link to the other user. False if only root could.
+/// Gives a file or link to the other user. False if the caller is not root, who alone could.
 fn give(path: &Path) -> bool {
     lchown(path, Some(OTHER), None).is_ok()
 }
@@ -33,7 +33,7 @@ fn precious(directory: &Directory) -> PathBuf {
     path
 }
 
-/// Makes a journal with one operation, and closes it.
+/// Creates a journal with one operation, and closes it.
 fn make(path: &Path) {
     record(path).unwrap();
 }
@@ -45,7 +45,7 @@ fn record(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Everything that opens a journal by its path, with what it is called.
+/// A function that opens a journal by its path, with a name for messages.
 type Call = (&'static str, fn(&Path) -> Result<(), Error>);
 
 const READS: [Call; 3] = [

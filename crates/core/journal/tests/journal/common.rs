@@ -1,5 +1,4 @@
-//! What the tests of the journal share: devices that remember, lose, tear or refuse what is written
-//! to them.
+//! Shared parts of the journal's tests: devices that remember, lose, tear or refuse their writes.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,10 +10,10 @@ use trueup_journal::{
 };
 use trueup_reconcile::{Claim, Ledger as _, LedgerError};
 
-/// What disks write at once.
+/// The size of a disk's atomic write, in bytes.
 pub(crate) const BLOCK: usize = 512;
 
-/// A time, so many seconds after 1970.
+/// Returns the time this many seconds after 1970.
 pub(crate) fn at(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
@@ -23,17 +22,17 @@ pub(crate) fn ours(value: impl Into<Vec<u8>>) -> Claim {
     Claim::Ours(value.into())
 }
 
-/// Claims by key, as a ledger takes them.
+/// Returns claims by key, as a ledger takes them.
 pub(crate) fn claims<const N: usize>(claims: [(&str, Claim); N]) -> BTreeMap<Vec<u8>, Claim> {
     claims.into_iter().map(|(key, claim)| (key.into(), claim)).collect()
 }
 
-/// The journal's own error in a ledger's.
+/// Returns the journal's own error in a ledger's.
 pub(crate) fn cause(error: &LedgerError) -> &Error {
     error.get_ref().downcast_ref().unwrap()
 }
 
-/// Begins an operation, which nothing prevents.
+/// Begins an operation that must succeed to begin.
 pub(crate) fn execute(journal: &Journal, start: Start<'_>) -> Execution {
     match journal.begin(start).unwrap() {
         Ok(execution) => execution,
@@ -41,14 +40,14 @@ pub(crate) fn execute(journal: &Journal, start: Start<'_>) -> Execution {
     }
 }
 
-/// All records of a journal.
+/// Returns all records of a journal.
 pub(crate) fn export(journal: &Journal) -> String {
     let mut out = Vec::new();
     journal.export(&mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
-/// What happened to a device, and in between what the journal acknowledged.
+/// The events of a device, with the journal's acknowledgements in between.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Write(u64, Vec<u8>),
@@ -57,7 +56,7 @@ pub(crate) enum Event {
     Acknowledged,
 }
 
-/// Memory that keeps a log, and can be asked to fail.
+/// Memory that keeps a log, and can be set to fail.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Disk(Arc<Mutex<State>>);
 
@@ -65,13 +64,13 @@ pub(crate) struct Disk(Arc<Mutex<State>>);
 struct State {
     bytes: Vec<u8>,
     log: Vec<Event>,
-    /// How many events go well before all fail.
+    /// The number of events before all fail; `None` if none fails.
     good: Option<usize>,
     failing: Failing,
     slow: Duration,
 }
 
-/// What fails, once events fail.
+/// The kind of events that fail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Failing {
     #[default]
@@ -86,7 +85,7 @@ impl Disk {
         disk
     }
 
-    /// With a new journal on it, whose making is not in the log.
+    /// Returns a disk with a new journal, whose creation is not in the log.
     pub(crate) fn formatted() -> Disk {
         let disk = Disk::default();
         Journal::create_on(disk.clone()).unwrap();
@@ -110,14 +109,15 @@ impl Disk {
         self.state().log.push(Event::Acknowledged);
     }
 
-    /// After so many more events, all of them, or all syncs, fail with EIO; `None`: no more.
+    /// After this many more events, all of them, or all syncs, fail with EIO; `None` ends the
+    /// failures.
     pub(crate) fn fail_after(&self, good: Option<usize>, failing: Failing) {
         let mut state = self.state();
         state.good = good;
         state.failing = failing;
     }
 
-    /// Makes every sync take so long.
+    /// Makes every sync take this long.
     pub(crate) fn slow_down(&self, slow: Duration) {
         self.state().slow = slow;
     }
@@ -168,7 +168,7 @@ impl Storage for Disk {
     }
 }
 
-/// Writes, past the end as files do.
+/// Writes, even past the end, as files allow.
 pub(crate) fn put(bytes: &mut Vec<u8>, offset: u64, data: &[u8]) {
     let end = offset as usize + data.len();
     if bytes.len() < end {
@@ -186,7 +186,7 @@ pub(crate) fn apply(bytes: &mut Vec<u8>, event: &Event) {
     }
 }
 
-/// Numbers that look random and are the same in every run (Steele, Lea, Flood: SplitMix64).
+/// Numbers that look random and repeat in every run (Steele, Lea, Flood: SplitMix64).
 #[derive(Clone, Debug)]
 pub(crate) struct Random(pub(crate) u64);
 
@@ -203,10 +203,10 @@ impl Random {
     }
 }
 
-/// A step of a workload: one call, and so one commit, of the journal.
+/// A step of a workload: one call of the journal, and so one commit.
 pub(crate) type Step = fn(&Journal);
 
-/// Every kind of step, each of them one commit.
+/// Returns every kind of step, each of them one commit.
 pub(crate) fn workload() -> Vec<Step> {
     const BACKOFF: Backoff = Backoff { tries: 3, next: SystemTime::UNIX_EPOCH };
     fn ledger(journal: &Journal) -> JournalLedger {

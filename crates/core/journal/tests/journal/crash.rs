@@ -1,5 +1,5 @@
-//! Loss of power: of what was written since the last sync any part is there, torn or lost. Whatever
-//! was acknowledged is there afterwards, and nothing that was never asked for.
+//! Power failures: of the writes since the last sync, any part may be kept, torn or lost. All
+//! acknowledged changes must survive, and nothing that was never requested may appear.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use trueup_reconcile::{Claim, Ledger as _};
 use crate::common::{BLOCK, Disk, Event, Failing, Random, apply, at, export, ours, workload};
 use crate::is_long;
 
-/// A run of the workload: what the device saw, and what the records were after each step.
+/// A run of the workload: the device's log, and the records after each step.
 struct Run {
     formatted: Vec<u8>,
     log: Vec<Event>,
@@ -28,7 +28,7 @@ fn run() -> Run {
         disk.acknowledge();
         states.push(export(&journal));
     }
-    // Its closing can be interrupted as well, and so can the first change after the next opening.
+    // The closing can be interrupted too, and so can the first change after the next opening.
     drop(journal);
     let journal = Journal::open_on(disk.clone()).unwrap();
     drop(journal.begin(Start::new("reopened", b"")).unwrap());
@@ -38,9 +38,9 @@ fn run() -> Run {
     Run { formatted, log: disk.log(), states }
 }
 
-/// Calls `crash` for every prefix of the log with what was durable, what was pending, how many
-/// steps were acknowledged, and how much of what is pending was pending already, and nothing else
-/// new, the time before.
+/// Calls `crash` for every prefix of the log, with four arguments: the durable image, the pending
+/// events, the number of acknowledged steps, and the number of pending events that were already
+/// pending at the call before. That number is 0 if anything else is new.
 fn at_every_point(run: &Run, mut crash: impl FnMut(&[u8], &[Event], usize, usize)) -> usize {
     let mut durable = run.formatted.clone();
     let mut pending = Vec::new();
@@ -65,7 +65,7 @@ fn at_every_point(run: &Run, mut crash: impl FnMut(&[u8], &[Event], usize, usize
     run.log.len()
 }
 
-/// The journal opens, with all that was acknowledged and at most the step that was under way.
+/// Checks that the journal opens with all acknowledged steps, and at most the step in progress.
 fn verify(run: &Run, image: Vec<u8>, acknowledged: usize, what: &str) {
     let journal = Journal::open_on(Disk::of(image));
     let journal = journal.unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -77,7 +77,7 @@ fn verify(run: &Run, image: Vec<u8>, acknowledged: usize, what: &str) {
     );
 }
 
-/// Events in the pieces that a disk writes at once.
+/// Returns events in the pieces that a disk writes atomically.
 fn in_blocks(pending: &[Event]) -> Vec<Event> {
     let mut pieces = Vec::new();
     for event in pending {
@@ -96,7 +96,7 @@ fn in_blocks(pending: &[Event]) -> Vec<Event> {
     pieces
 }
 
-/// The whole, nothing, the front or the back.
+/// Returns the whole piece, nothing, its front or its back.
 fn what_arrives(random: &mut Random, piece: Event) -> Option<Event> {
     match (random.below(4), piece) {
         (0, _) => None,
@@ -120,8 +120,8 @@ fn image(durable: &[u8], survivors: impl IntoIterator<Item = Event>) -> Vec<u8> 
     image
 }
 
-/// Half of the pair would be worse than none of it: an operation that is in flight for ever, or a
-/// key that is executed again.
+/// Half of the pair would be worse than neither: an operation in flight for ever, or a key that is
+/// executed again.
 #[test]
 fn an_operation_and_what_goes_with_it_begin_and_end_together_or_not_at_all() {
     let run = run();
@@ -169,9 +169,9 @@ fn every_subset_of_the_writes_at_every_point() {
     let mut crashes = 0;
     let points = at_every_point(&run, |durable, pending, acknowledged, known| {
         assert!(pending.len() <= 12, "{} writes between syncs", pending.len());
-        // Those of what is known already were tried the time before.
+        // Subsets of already known events were tried in the call before.
         let first = if known == 0 { 0 } else { 1 << known };
-        // Odd, so that each write is in some and not in others.
+        // Odd, so that each write is in some subsets and not in others.
         let step = if is_long() { 1 } else { 7 };
         for subset in (first..1u32 << pending.len()).step_by(step) {
             let kept = (0..pending.len()).filter(|bit| subset >> bit & 1 == 1);
@@ -192,9 +192,9 @@ fn blocks_lost_at_every_point() {
     let points = at_every_point(&run, |durable, pending, acknowledged, known| {
         let known = in_blocks(&pending[..known]).len();
         let blocks = in_blocks(pending);
-        // Each block alone lost, and alone kept.
+        // Loses each block alone, and keeps each block alone.
         for one in 0..blocks.len() {
-            // One kept alone of those that are known already was tried the time before.
+            // Keeping a known block alone was tried in the call before.
             for lost in if one < known { vec![true] } else { vec![true, false] } {
                 let kept = (0..blocks.len()).filter(|index| (*index == one) != lost);
                 let kept = kept.map(|index| blocks[index].clone());
@@ -231,7 +231,7 @@ fn blocks_torn_at_every_point() {
 }
 
 /// A crash while the first change after a crash opens the journal for writing, and so on: recovery
-/// recovers from itself.
+/// recovers from its own crashes.
 #[test]
 fn crashes_during_recovery() {
     let run = run();
@@ -277,9 +277,9 @@ fn crashes_during_recovery() {
     println!("{crashes} crashes");
 }
 
-/// Whatever is done, and whether a process closes the journal or is killed, the next one works on
-/// with what it left, until the power is lost. What was written since the last sync, also by
-/// earlier processes, is then there, torn or lost.
+/// Each process closes the journal or is killed, and the next one continues with its result, until
+/// the power fails. Of the writes since the last sync, even by earlier processes, any part is then
+/// kept, torn or lost.
 #[test]
 fn random_work_of_many_processes_and_losses_of_power() {
     let (mut closed, mut killed, mut losses) = (0, 0, 0);
@@ -313,7 +313,7 @@ fn random_work_of_many_processes_and_losses_of_power() {
             let is_synced = log.iter().any(|event| matches!(event, Event::Sync));
             let acknowledged = run_on(&mut durable, &mut pending, log);
             let under_way = states.len().min(acknowledged + 2);
-            // What a killed process left is read, and is durable with the next commit.
+            // The leftovers of a killed process are read, and become durable with the next commit.
             if is_synced {
                 possible.clear();
             }
@@ -329,8 +329,8 @@ fn random_work_of_many_processes_and_losses_of_power() {
     println!("{closed} closed, {killed} killed, {losses} losses of power");
 }
 
-/// Has a device see `log`: what a sync covers becomes durable. Returns how many steps of it were
-/// acknowledged.
+/// Applies `log` to a device: a sync makes earlier events durable. Returns the number of
+/// acknowledged steps.
 fn run_on(durable: &mut Vec<u8>, pending: &mut Vec<Event>, log: Vec<Event>) -> usize {
     let mut acknowledged = 0;
     for event in log {
@@ -343,7 +343,7 @@ fn run_on(durable: &mut Vec<u8>, pending: &mut Vec<Event>, log: Vec<Event>) -> u
     acknowledged
 }
 
-/// One commit, or nothing.
+/// Makes one commit, or nothing.
 fn random_step(random: &mut Random, journal: &Journal) {
     let name = random.below(8).to_string();
     let scope = LedgerScope::new("n", "b");
@@ -352,7 +352,7 @@ fn random_step(random: &mut Random, journal: &Journal) {
     let all = |claim: &Claim| -> BTreeMap<Vec<u8>, Claim> {
         (0..count).map(|key| (vec![key], claim.clone())).collect()
     };
-    // What is impossible at the moment is refused.
+    // Impossible steps are refused.
     let resume = || journal.resume(&name);
     let backoff = Backoff { tries: random.below(9) as u32, next: at(1) };
     let _ = match random.below(15) {

@@ -1,5 +1,5 @@
-//! Damage: files cut short, bits flipped, bytes of something else. Never a panic, never less than
-//! what was acknowledged.
+//! Damage: files cut short, bits flipped, foreign bytes. The journal must never panic, and never
+//! return less than was acknowledged.
 
 use std::fs;
 
@@ -9,20 +9,20 @@ use crate::common::{Disk, Random, export, workload};
 use crate::is_long;
 use crate::maintenance::Directory;
 
-/// A journal as it lies there while it is open, all synced; and closed; and its records.
+/// Returns a journal's synced image while it is open, its image after closing, and its records.
 fn images() -> ([Vec<u8>; 2], String) {
     let disk = Disk::formatted();
     let journal = Journal::open_on(disk.clone()).unwrap();
     workload().into_iter().for_each(|step| step(&journal));
     let known = export(&journal);
     let running = disk.bytes();
-    // Small, so that there are not too many bytes to cut at.
+    // Keep it small, to limit the number of cuts.
     journal.compact().unwrap();
     drop(journal);
     ([running, disk.bytes()], known)
 }
 
-/// Whole, or an error that says so. Whether it is whole.
+/// Checks that the journal is whole, or reports an error. Returns true if it is whole.
 fn verify(image: Vec<u8>, known: &str, what: &str) -> bool {
     match Journal::open_on(Disk::of(image)) {
         Ok(journal) => {
@@ -48,7 +48,7 @@ fn a_closed_journal_cut_at_every_byte() {
     assert!(verify(closed, &known, "not cut"));
 }
 
-/// While it is open the file is a megabyte long, of which the most is zeros.
+/// An open file is a megabyte long, mostly zeros.
 #[test]
 fn a_running_journal_cut_at_every_block() {
     let ([running, _], known) = images();
@@ -59,7 +59,7 @@ fn a_running_journal_cut_at_every_block() {
     assert!(verify(running, &known, "not cut"));
 }
 
-/// In every byte of both heads, ours and redb's, and in one of 64 behind them.
+/// Flips a bit in every byte of both headers, ours and redb's, and in one of 64 bytes behind them.
 #[test]
 fn a_bit_flipped() {
     let (images, known) = images();
@@ -79,12 +79,12 @@ fn a_bit_flipped() {
     assert!(damaged > 300, "{damaged} of {flips}");
 }
 
-/// What of one commit is only in the newest of redb's two slots: its own 128 bytes.
+/// The bytes of a commit that are only in the newest of redb's two slots: 128.
 const SLOT: usize = 128;
 
-/// The bytes of both heads, ours and that of redb behind it: each one that is ever written, and one
-/// in 16 of the zeros between them, which are not read. One in `of` of these bytes, unless each
-/// test runs at its full length.
+/// Returns offsets in both headers, ours and redb's behind it: each byte that is ever written, and
+/// one in 16 of the unread zeros between them. Returns one in `of` of these, unless each test runs
+/// at its full length.
 fn heads(of: usize) -> impl Iterator<Item = usize> {
     let written = [0..24, 512..524, 1024..1036, 1536..1548, 4096..4416];
     let heads =
@@ -120,8 +120,8 @@ fn one_flipped_byte_in_the_heads_loses_no_record_of_a_closed_journal() {
     assert!(damaged > least, "{damaged}");
 }
 
-/// As a crash leaves it: the last commit is in one slot alone, so a flip in that costs it, and it
-/// alone. Nothing else does.
+/// A crash leaves the last commit in only one slot, so a flip there loses this commit and no other.
+/// No other flip loses anything.
 #[test]
 fn one_flipped_byte_in_the_heads_of_a_running_journal_loses_the_last_commit_at_most() {
     let disk = Disk::formatted();
@@ -136,7 +136,7 @@ fn one_flipped_byte_in_the_heads_of_a_running_journal_loses_the_last_commit_at_m
     let directory = Directory::new("running-heads");
     let path = directory.journal();
     let mut shortened = 0;
-    // A running journal has a megabyte, which is read several times for each of them.
+    // A running journal has a megabyte, which is read several times for each flip.
     for at in heads(11) {
         let mut flipped = running.clone();
         flipped[at] ^= 1 << (at % 8);

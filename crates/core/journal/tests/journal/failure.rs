@@ -1,5 +1,5 @@
-//! A write or a sync that fails: nothing is acknowledged that is not durable, and nothing is
-//! written any more.
+//! Failing writes and syncs: nothing is acknowledged before it is durable, and nothing is written
+//! after the failure.
 
 use std::error::Error as _;
 use std::io;
@@ -15,7 +15,7 @@ use trueup_reconcile::{Claim, Ledger as _};
 
 use crate::common::{Disk, Failing, at, cause, claims, export, workload};
 
-/// The errno at the bottom of an error.
+/// Returns the errno at the bottom of an error.
 fn errno(error: &Error) -> Option<i32> {
     let mut cause = error.source();
     while let Some(at) = cause {
@@ -47,8 +47,8 @@ fn after_a_failure_the_journal_reads_and_does_not_write() {
             break;
         }
         failures += 1;
-        // The mark after the sync is no part of the promise: that write is done, and the next one
-        // tells.
+        // The mark after the sync is not part of the promise: that write is complete, and the next
+        // one fails.
         if let Err(error) = result {
             assert_eq!(error.kind(), ErrorKind::NotDurable, "{error}");
             assert!(error.is_read_only() && error.remedy().is_some());
@@ -56,7 +56,7 @@ fn after_a_failure_the_journal_reads_and_does_not_write() {
             assert!(error.to_string().contains("os error 5"), "{error}");
         }
 
-        // The device works again, but who knows what is on it.
+        // The device works again, but its content is not known.
         let (log, stats) = (disk.log().len(), journal.stats());
         let refused = [
             journal.begin(Start::new("after", b"")).unwrap_err(),
@@ -76,7 +76,7 @@ fn after_a_failure_the_journal_reads_and_does_not_write() {
         let seen = export(&journal);
         assert!(seen.contains("\"before\""), "what is durable can be read: {seen}");
 
-        // Opened anew it is as it was before, or the write that failed is there after all.
+        // Opened again, the journal is as before, or has the failed write.
         drop(journal);
         assert_eq!(disk.log().len(), log, "nor when it is closed");
         let journal = Journal::open_on(disk).unwrap();
@@ -87,7 +87,7 @@ fn after_a_failure_the_journal_reads_and_does_not_write() {
     assert!(failures >= 4, "{failures} failures, {steps} steps");
 }
 
-/// No caller of a group learns that it was written.
+/// No caller of a group learns that its change was written.
 #[test]
 fn a_sync_that_fails_fails_all_who_share_it() {
     let disk = Disk::formatted();
@@ -104,7 +104,7 @@ fn a_sync_that_fails_fails_all_who_share_it() {
                     let names = (0..1000).map(|round| format!("{thread}-{round}"));
                     let begun =
                         names.map(|name| journal.begin(Start::new(&name, b"")).map(|_| name));
-                    // Ends by an error, never by waiting for ever.
+                    // It ends with an error, and never waits for ever.
                     begun.map_while(Result::ok).collect::<Vec<_>>()
                 })
             })
@@ -113,7 +113,7 @@ fn a_sync_that_fails_fails_all_who_share_it() {
     });
     assert!(!acknowledged.is_empty() && acknowledged.len() < 32_000);
     drop(journal);
-    // What is left after a loss of power at this moment.
+    // The state after a power failure at this moment.
     let mut durable = Disk::formatted().bytes();
     let mut pending = Vec::new();
     for event in disk.log() {
@@ -130,7 +130,7 @@ fn a_sync_that_fails_fails_all_who_share_it() {
     }
 }
 
-/// Each event of the first change, which opens for writing, and of closing fails once: an intent is
+/// Each event of the first change, which opens for writing, and of closing fails once. An intent is
 /// durable or an error, and the journal is whole afterwards.
 #[test]
 fn a_failure_while_opening_or_closing_loses_nothing() {
@@ -182,7 +182,7 @@ fn a_failure_while_opening_or_closing_loses_nothing() {
     }
 }
 
-/// A device that cannot be read is no empty journal, nor a damaged one.
+/// An unreadable device is neither an empty journal nor a damaged one.
 #[test]
 fn what_cannot_be_read_is_the_systems_error() {
     #[derive(Debug)]
@@ -222,7 +222,7 @@ fn what_cannot_be_read_is_the_systems_error() {
     assert_eq!(errno(&error), Some(5), "{error:?}");
 }
 
-/// A compaction that fails is a write that failed, and never costs a record.
+/// A failed compaction is a failed write, and never loses a record.
 #[test]
 fn a_compaction_that_fails_loses_nothing() {
     let disk = Disk::formatted();
@@ -249,7 +249,7 @@ fn a_compaction_that_fails_loses_nothing() {
     assert!(failures > 4, "{failures}");
 }
 
-/// A device whose syncs panic, once asked to.
+/// A device whose syncs panic, once set to.
 #[derive(Debug)]
 struct Panicking(Disk, Arc<AtomicBool>);
 
@@ -276,7 +276,7 @@ impl Storage for Panicking {
     }
 }
 
-/// Who commits for others, and panics, leaves no process waiting.
+/// If the thread that commits for others panics, no other thread waits for ever.
 #[test]
 fn a_panic_below_is_a_failure_for_all_others() {
     let (disk, panics) = (Disk::formatted(), Arc::new(AtomicBool::new(false)));

@@ -1,4 +1,4 @@
-//! Two at once: the second is refused, and learns who the first is.
+//! Two openers at once: the second is refused, and learns who the first is.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -60,7 +60,7 @@ fn a_second_process_learns_who_holds_the_journal() {
     assert_names(&check_not_held(&path).unwrap_err(), child.id());
     assert_eq!(check(&path).unwrap().operations, 1, "to look is free");
     assert_names(&repair(&path, true).unwrap_err(), child.id());
-    // Killed, it holds nothing any more.
+    // A killed process no longer holds it.
     child.kill().unwrap();
     child.wait().unwrap();
     check_not_held(&path).unwrap();
@@ -70,7 +70,7 @@ fn a_second_process_learns_who_holds_the_journal() {
     assert_names(&error, std::process::id());
     drop(journal);
 
-    // One that ends by itself leaves a name, but not a claim.
+    // A process that exits leaves its name, but not its claim.
     let mut child = hold(&path);
     child.stdin.as_mut().unwrap().flush().unwrap();
     drop(child.stdin.take());
@@ -78,7 +78,7 @@ fn a_second_process_learns_who_holds_the_journal() {
     drop(Journal::open(&path).unwrap());
 }
 
-/// A child that another thread forks has all files open, until it executes something.
+/// If another thread forks a child, the child has all files open until it executes a program.
 #[test]
 fn a_forked_childs_copy_of_the_lock_holds_nothing() {
     let directory = Directory::new("forked");
@@ -104,7 +104,7 @@ fn of_many_that_open_at_once_one_does() {
     let opened = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..16).map(|_| scope.spawn(|| Journal::open(&path))).collect();
         let results = threads.into_iter().map(|thread| thread.join().unwrap());
-        // All kept until all have tried.
+        // Keep all of them until all threads have tried.
         results.collect::<Vec<_>>()
     });
     assert_eq!(opened.iter().filter(|result| result.is_ok()).count(), 1);
@@ -113,8 +113,7 @@ fn of_many_that_open_at_once_one_does() {
     }
 }
 
-/// Each deletes the lock file that it made, so that the next one may have opened a file that is
-/// gone.
+/// Each repair deletes its own lock file, so the next one may have opened a deleted file.
 #[test]
 fn repairs_that_delete_their_lock_file_still_exclude_each_other() {
     let directory = Directory::new("lock-file");
@@ -148,7 +147,7 @@ fn repairs_that_delete_their_lock_file_still_exclude_each_other() {
     }
 }
 
-/// Many short runs share a journal: each waits for its turn, and what each has written stays.
+/// Many short runs share a journal: each waits for its turn, and all writes stay.
 #[test]
 fn runs_that_wait_all_get_their_turn() {
     let directory = Directory::new("turns");
@@ -174,18 +173,18 @@ fn a_wait_in_vain_reports_the_holder_and_leaves_no_lock() {
     let mut child = hold(&path);
     let error = Journal::open_within(&path, Duration::from_millis(50)).unwrap_err();
     assert_names(&error, child.id());
-    // One that is killed holds nothing, and who waits meanwhile gets it.
+    // A killed process holds nothing, and a caller that waits meanwhile gets the journal.
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| Journal::open_within(&path, Duration::from_secs(60)));
         child.kill().unwrap();
         child.wait().unwrap();
         drop(waiting.join().unwrap().unwrap());
     });
-    // Nor does the one that has given up.
+    // A caller that has given up holds nothing, either.
     drop(Journal::open_within(&path, Duration::from_secs(60)).unwrap());
 }
 
-/// Those who wait in one process share a place among the processes, and are served in order.
+/// Callers that wait in one process share a place in the queue, and get their turn in order.
 #[test]
 fn callers_of_one_process_get_their_turn_in_order() {
     let directory = Directory::new("in-order");
@@ -198,7 +197,7 @@ fn callers_of_one_process_get_their_turn_in_order() {
                 let journal = Journal::open_within(path, Duration::from_secs(60)).unwrap();
                 drop(journal.begin(Start::new(&run.to_string(), b"")).unwrap());
             });
-            // Time enough to ask.
+            // Enough time to join the queue.
             thread::sleep(Duration::from_millis(100));
         }
         drop(held);
@@ -209,7 +208,7 @@ fn callers_of_one_process_get_their_turn_in_order() {
     assert_eq!(runs, ["0", "1", "2", "3", "4", "5", "6", "7"]);
 }
 
-/// Runs in a process of its own, whose threads and descriptors it counts.
+/// Runs in its own process, and counts that process's threads and descriptors.
 #[test]
 fn waiting_in_vain_leaves_one_thread_and_one_descriptor_at_most() {
     if std::env::var_os(WAIT_ALONE).is_none() {
@@ -223,7 +222,7 @@ fn waiting_in_vain_leaves_one_thread_and_one_descriptor_at_most() {
     }
     let directory = Directory::new("leak");
     let path = directory.journal();
-    // Opened once, so that what the first call leaves is there.
+    // Open it once before, so that the first call's leftovers are counted.
     drop(Journal::open(&path).unwrap());
     let count = |of| fs::read_dir(of).unwrap().count();
     let counts = || (count("/proc/self/task"), count("/proc/self/fd"));
@@ -252,7 +251,7 @@ fn waiting_in_vain_leaves_one_thread_and_one_descriptor_at_most() {
     }
 }
 
-/// The name of a process that goes on after it has closed the journal is still in the lock file.
+/// The lock file still names a process that continues after it has closed the journal.
 #[test]
 fn a_wait_in_vain_does_not_keep_the_next_caller_out() {
     let directory = Directory::new("next");

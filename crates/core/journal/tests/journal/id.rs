@@ -1,4 +1,4 @@
-//! The id of a journal: it stays with the file, and no other journal has it.
+//! A journal's id: it stays with the file, and no other journal has it.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use trueup_journal::{Journal, JournalId, Start, repair};
 use crate::common::{Disk, at, execute};
 use crate::maintenance::Directory;
 
-/// Where the header has it, with its checksum.
+/// The offsets of the id and its checksum in the header.
 const AT: std::ops::Range<usize> = 2048..2068;
 
 fn id(journal: &Journal) -> JournalId {
@@ -35,7 +35,7 @@ fn a_journal_keeps_its_id_and_one_that_is_made_again_has_another() {
     assert!(error.is_read_only(), "{error}");
 }
 
-/// Spent nonces may be among what it lost.
+/// The lost records may include spent nonces.
 #[test]
 fn a_repaired_journal_has_another_id() {
     let directory = Directory::new("id-repaired");
@@ -51,7 +51,7 @@ fn a_repaired_journal_has_another_id() {
     assert_ne!(id(&Journal::open(&path).unwrap()), before);
 }
 
-/// As of an earlier version, or damaged.
+/// The id is missing in a journal of an earlier version, or damaged.
 #[test]
 fn a_journal_without_an_id_gets_one_with_the_first_write() {
     let disk = Disk::formatted();

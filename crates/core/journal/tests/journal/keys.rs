@@ -1,4 +1,4 @@
-//! Idempotency keys: one execution, its outcome for ever, doubt reported.
+//! Idempotency keys: one execution, a permanent outcome, and reported doubts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,12 +14,12 @@ fn opened() -> (Disk, Journal) {
     (disk, journal)
 }
 
-/// Begins an operation of the name of its key.
+/// Begins an operation named like its key.
 fn begin(journal: &Journal, key: &str) -> Execution {
     execute(journal, Start::new(key, b"").key(key.as_bytes()))
 }
 
-/// The answer to one more operation with a key, under a name of its own.
+/// Returns the answer to another operation with a key, under its own name.
 fn again(journal: &Journal, key: &str) -> KeyState {
     let start = Start::new("again", b"").key(key.as_bytes());
     match journal.begin(start).unwrap() {
@@ -86,7 +86,7 @@ fn a_key_is_refused_for_another_request_also_after_its_end_and_a_restart() {
     let journal = Journal::open_on(disk).unwrap();
     is_refused(&journal);
     assert!(ask(&journal, b"create", b"a").unwrap().is_none());
-    // What is asked for can be said apart from the description.
+    // The request can differ from the description.
     let start = |what| Start::new("name", what).key(b"l").request(b"create");
     let Ok(execution) = journal.begin(start(b"at 1")).unwrap() else { panic!() };
     execution.succeeded(b"", at(1)).unwrap();
@@ -97,7 +97,7 @@ fn a_key_is_refused_for_another_request_also_after_its_end_and_a_restart() {
 fn a_crash_between_start_and_outcome_leaves_it_in_doubt() {
     let (disk, journal) = opened();
     let execution = begin(&journal, "k");
-    // The process is gone here: what is on the device is all that is left.
+    // The process ends here: only the device's content is left.
     let crashed = Disk::of(disk.bytes());
     drop(execution);
     let journal = Journal::open_on(crashed).unwrap();
@@ -112,7 +112,7 @@ fn a_crash_between_start_and_outcome_leaves_it_in_doubt() {
     assert!(matches!(again(&journal, "k"), KeyState::Ended { .. }));
 }
 
-/// No lock is left behind, whichever way an executor goes: the key is that of its operation.
+/// However an executor ends, it leaves no lock behind: the key has its operation's state.
 #[test]
 fn an_execution_dropped_is_in_doubt_and_one_without_effect_frees_the_key() {
     let (_, journal) = opened();
@@ -152,7 +152,7 @@ fn outcomes_are_forgotten_by_choice_alone() {
     open.succeeded(b"", at(0)).unwrap();
 }
 
-/// An empty key is no key: an operation without one runs as often as it begins.
+/// An operation without a key runs as often as it begins.
 #[test]
 fn an_empty_key_is_no_key() {
     let (_, journal) = opened();
@@ -208,9 +208,9 @@ fn step() -> impl Strategy<Value = (Step, usize, usize)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Operations of three names with three keys, one of them none, against a model: an operation
-    /// begins if its key is free and its name is not in flight, and changes nothing otherwise. The
-    /// first outcome of a key stays until it is forgotten.
+    /// Runs operations of three names with three keys, one of them empty, against a model. An
+    /// operation begins if its key is free and its name is not in flight, and otherwise changes
+    /// nothing. The first outcome of a key stays until it is forgotten.
     #[test]
     fn keys_are_those_of_their_operations(steps in prop::collection::vec(step(), 1..40)) {
         let (names, keys) = (["x", "y", "z"], ["", "k", "l"]);

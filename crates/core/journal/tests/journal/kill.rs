@@ -1,5 +1,5 @@
 //! SIGKILL before and after every write, every sync and every change of length: the process is
-//! gone, what it wrote is with the kernel, and what was acknowledged as durable is there.
+//! gone, the kernel has its writes, and acknowledged changes are durable.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -17,7 +17,7 @@ use crate::maintenance::Directory;
 const PATH: &str = "JOURNAL_TEST_KILL";
 const POINT: &str = "JOURNAL_TEST_KILL_AT";
 
-/// A file that kills the process at a point.
+/// A file that kills the process at a given point.
 #[derive(Debug)]
 struct Deadly {
     file: File,
@@ -65,7 +65,7 @@ fn acknowledged(path: &Path) -> PathBuf {
     path.with_extension("acknowledged")
 }
 
-/// Not a test of its own: runs the workload, and notes each step that was acknowledged.
+/// Not a test of its own: runs the workload, and notes each acknowledged step.
 #[test]
 fn child() {
     let Some(path) = std::env::var_os(PATH).map(PathBuf::from) else {

@@ -1,4 +1,4 @@
-//! The ledger: intents before, claims after, one commit each; scopes that do not inherit.
+//! The ledger: intents before, claims after, one commit each; scopes do not share records.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -35,7 +35,7 @@ fn a_pass_costs_two_syncs_whatever_its_size_and_an_empty_one_none() {
     }
     assert_eq!(journal.stats(), start, "a pass with nothing to do writes nothing");
 
-    // Opened for writing.
+    // Open it for writing.
     ledger.commit_outcomes(claims([("first", ours("1"))])).unwrap();
     for count in [1u32, 1000] {
         let before = journal.stats();
@@ -69,7 +69,7 @@ fn intents_are_open_after_a_crash_with_what_was_intended() {
     assert_eq!(owned(&ledger), as_before, "as before the intent");
     assert_eq!(ledger.open_intents().unwrap(), intents);
 
-    // A key with an open intent takes no other; the rest goes on.
+    // A key with an open intent accepts no other; other keys do.
     let error = ledger.begin(claims([("fresh", ours("4")), ("old", ours("5"))])).unwrap_err();
     assert_eq!(cause(&error).refusal(), Some(Refusal::OpenIntent));
     assert!(error.to_string().starts_with("old: "), "{error}");
@@ -77,7 +77,7 @@ fn intents_are_open_after_a_crash_with_what_was_intended() {
     ledger.begin(claims([("fresh", ours("4"))])).unwrap();
     ledger.commit_outcomes(claims([("fresh", Claim::NotOurs)])).unwrap();
 
-    // What turned out need not be what was intended.
+    // The outcome may differ from the intent.
     ledger
         .commit_outcomes(claims([
             ("new", ours("2 as index 7")),
@@ -168,7 +168,7 @@ fn another_namespace_boot_or_source_inherits_nothing() {
     }
     assert_eq!(journal.scopes().unwrap().len(), 8);
 
-    // A key that begins like another scope's place does not belong to it.
+    // A key that begins like another scope's prefix does not belong to that scope.
     ledgers[0].forget().unwrap();
     assert_eq!(owned(&ledgers[0]), []);
     assert!(ledgers[0].open_intents().unwrap().is_empty());

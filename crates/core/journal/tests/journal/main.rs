@@ -1,4 +1,4 @@
-//! The journal's contract, on files and on devices that fail.
+//! The journal's contract, on files and on failing devices.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -24,7 +24,7 @@ mod tokens;
 mod unreadable;
 mod volume;
 
-/// Returns true if each test is to run at its full length.
+/// Returns true if each test should run at its full length.
 fn is_long() -> bool {
     std::env::var_os("TRUEUP_LONG").is_some_and(|set| set == "1")
 }

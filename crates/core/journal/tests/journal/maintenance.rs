@@ -1,4 +1,4 @@
-//! Check, export, repair: what a person does with a file.
+//! Check, export and repair: an operator's work on a file.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use trueup_reconcile::{Claim, Ledger as _};
 
 use crate::common::{at, claims, execute, ours, workload};
 
-/// A directory that goes when it is dropped.
+/// A directory that is removed when this is dropped.
 pub(crate) struct Directory(pub(crate) PathBuf);
 
 impl Directory {
@@ -25,7 +25,7 @@ impl Directory {
         self.0.join("journal")
     }
 
-    /// The files in it, in order.
+    /// Returns the names of its files, in order.
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).unwrap();
         let name = |entry: fs::DirEntry| entry.file_name().into_string().unwrap();
@@ -95,7 +95,7 @@ fn to_look_at_a_journal_does_not_write_to_it() {
     let path = directory.journal();
     let journal = Journal::open(&path).unwrap();
     workload().into_iter().for_each(|step| step(&journal));
-    // As a crash leaves it.
+    // The state after a crash.
     let crashed = directory.0.join("crashed");
     fs::copy(&path, &crashed).unwrap();
     let mut out = Vec::new();
@@ -143,8 +143,8 @@ fn a_damaged_journal_is_refused_until_it_is_repaired() {
     }
 }
 
-/// The last commit was acknowledged, then its pages were damaged: redb alone would go back by one
-/// commit and say nothing.
+/// The last commit was acknowledged, then its pages were damaged. redb alone would fall back by one
+/// commit without an error.
 #[test]
 fn an_acknowledged_commit_that_is_damaged_is_no_commit_that_was_under_way() {
     let directory = Directory::new("shortened");
@@ -155,8 +155,8 @@ fn an_acknowledged_commit_that_is_damaged_is_no_commit_that_was_under_way() {
     drop(journal.begin(Start::new("second", b"")).unwrap());
     let after = fs::read(&path).unwrap();
     drop(journal);
-    // The pages of the second commit as they were before it; the head and the slots as they are
-    // after it.
+    // The second commit's pages as they were before it; the header and the slots as they are after
+    // it.
     let mut damaged = after;
     damaged[8192..].copy_from_slice(&before[8192..]);
     fs::write(&path, &damaged).unwrap();

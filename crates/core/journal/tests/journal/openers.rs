@@ -1,5 +1,5 @@
-//! Two openers of one journal, which no lock keeps apart: the later one goes on, and the earlier
-//! one writes nothing any more.
+//! Two openers of one journal without a lock between them: the later one continues, and the earlier
+//! one writes no more.
 
 use std::error::Error as _;
 use std::fs;
@@ -49,7 +49,7 @@ fn an_earlier_opener_writes_nothing_after_a_later_one_did() {
     }
 }
 
-/// Closing writes too.
+/// Closing writes, too.
 #[test]
 fn an_earlier_opener_closes_without_a_write() {
     let disk = Disk::formatted();
@@ -62,7 +62,7 @@ fn an_earlier_opener_closes_without_a_write() {
     assert_eq!(disk.log().len(), log);
 }
 
-/// It opened earlier, and has read what is not there any more.
+/// It opened earlier, and has read outdated records.
 #[test]
 fn a_first_write_is_refused_if_another_opener_wrote_since() {
     for is_open in [true, false] {

@@ -1,5 +1,5 @@
-//! To open and to look cost nothing; the first change opens for writing; a caller that only
-//! reads needs no permission to write.
+//! Opening and reading cost nothing; the first change opens for writing. A caller that only reads
+//! needs no permission to write.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +25,7 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// All calls to a journal with one owned key `k` that changes nothing.
+/// Makes every call that changes nothing in a journal with one owned key `k`.
 fn change_nothing(journal: &Journal) {
     let mut ledger = ledger(journal);
     assert_eq!(ledger.owned().unwrap().len(), 1);
@@ -44,7 +44,7 @@ fn to_open_and_to_change_nothing_writes_nothing() {
     let disk = Disk::formatted();
     let journal = Journal::open_on(disk.clone()).unwrap();
     ledger(&journal).commit_outcomes(claims([("k", ours("v"))])).unwrap();
-    // As a crash leaves it, and closed.
+    // The state after a crash, and after closing.
     let crashed = Disk::of(disk.bytes());
     drop(journal);
     for disk in [crashed, Disk::of(disk.bytes())] {
@@ -70,7 +70,7 @@ fn what_is_not_there_is_made_by_the_first_change() {
     let journal = Journal::open(&path).unwrap();
     ledger(&journal).commit_outcomes(claims([("k", ours("v"))])).unwrap();
     assert_eq!(names(&directory.0), ["journal", "journal.lock"]);
-    // By what is on disk at this moment, too.
+    // The disk has the same state at this moment.
     let seen = ledger(&Journal::open_read_only(&path).unwrap()).owned().unwrap();
     assert_eq!(seen, ledger(&journal).owned().unwrap());
     drop(journal);
@@ -78,7 +78,7 @@ fn what_is_not_there_is_made_by_the_first_change() {
     change_nothing(&journal);
 }
 
-/// The numbers that the contract page tells.
+/// Checks the numbers in the contract's page.
 #[test]
 fn the_syncs_of_a_life() {
     let commit = |journal: &Journal, value: &str| {
@@ -211,7 +211,7 @@ fn a_peek_beside_a_writer_sees_whole_commits() {
         while !done.load(Ordering::Relaxed) {
             let seen = match Journal::open_read_only(&path) {
                 Ok(peeked) => ledger(&peeked).owned().unwrap(),
-                // A writer that does nothing else may spoil every attempt, and then that is the
+                // A writer that does nothing else may spoil every attempt; then the result is this
                 // error.
                 Err(error) => {
                     assert!(error.is_damaged(), "{error}");

@@ -1,4 +1,4 @@
-//! Operations: which steps are possible, what is listed, what is forgotten.
+//! Operations: the possible steps, the lists, and forgetting.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ fn in_flight_is_listed_in_order_with_all_that_was_recorded_after_reopening() {
     assert_eq!(d.state, OperationState::Failed("refused".into()));
     assert_eq!(journal.operation("e").unwrap(), None);
 
-    // Taken over, it goes on from there.
+    // The new executor continues from there.
     let mut b = journal.resume("b").unwrap();
     assert_eq!(*b.operation(), known);
     b.running("task 4").unwrap();
@@ -182,8 +182,8 @@ fn step() -> impl Strategy<Value = (Step, usize)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Against a model, through reopening: each step is done or refused as the table says, and a
-    /// refused one writes nothing. A failure leaves a backoff, and a success clears it.
+    /// Against a model, with reopening: each step succeeds or is refused as the table says, and a
+    /// refused one writes nothing. A failure sets a backoff, and a success clears it.
     #[test]
     fn impossible_steps_are_refused(steps in prop::collection::vec(step(), 1..24)) {
         let names = ["x", "y", "z"];

@@ -1,4 +1,4 @@
-//! Several processes, one journal: a key is executed once, whichever of them dies.
+//! Several processes with one journal: a key is executed once, whichever of them dies.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;

@@ -1,5 +1,5 @@
-//! A journal that is removed while it is open: it writes nothing more, and is made anew from what
-//! it has in memory and in the removed file.
+//! A journal removed while it is open: it writes nothing more, and is recreated from memory and the
+//! removed file.
 
 use std::fs;
 use std::time::Duration;
@@ -13,7 +13,7 @@ fn run(journal: &Journal, name: &str) {
     execute(journal, Start::new(name, b"")).succeeded(b"", at(1)).unwrap();
 }
 
-/// Removes something of the journal, and returns whether a change is then refused.
+/// Removes a part of the journal, and returns true if a change is then refused.
 fn is_noticed(name: &str, remove: impl FnOnce(&Directory)) -> bool {
     let directory = Directory::new(name);
     let path = directory.journal();
@@ -67,7 +67,7 @@ fn a_removed_journal_is_made_anew_with_all_records() {
     assert!(opened.operation("second").unwrap().is_some());
 }
 
-/// It is one that nothing was written to yet.
+/// No record was written to it yet.
 #[test]
 fn a_removed_journal_without_records_is_made_anew() {
     let directory = Directory::new("empty");

@@ -1,4 +1,4 @@
-//! A file that is longer than what is in it costs little, whoever made it so long.
+//! A file longer than its content costs little, whichever program extended it.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,9 +15,9 @@ use crate::maintenance::Directory;
 
 const PATH: &str = "JOURNAL_TEST_SPARSE";
 const CALL: &str = "JOURNAL_TEST_SPARSE_CALL";
-/// Printed before what the child found.
+/// Printed before the child's result.
 const FOUND: &str = "found: ";
-/// More than a call may cost, in KiB.
+/// The limit of a call's memory, in KiB.
 const BOUND: u64 = 24 * 1024;
 
 type Call = fn(&Path) -> Result<(), Error>;
@@ -35,7 +35,7 @@ const CALLS: [(&str, Call); 6] = [
     ("accept", |path| repair(path, true).map(drop)),
 ];
 
-/// Not a test of its own: prints what a call returns, and what memory it took.
+/// Not a test of its own: prints a call's result and the memory that it used.
 #[test]
 fn child() {
     let Some(path) = std::env::var_os(PATH).map(PathBuf::from) else {
@@ -48,7 +48,7 @@ fn child() {
     println!("{FOUND}{} {kind:?}", peak() - before);
 }
 
-/// The most memory that this process has had, in KiB.
+/// Returns the most memory that this process has used, in KiB.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -56,7 +56,7 @@ fn peak() -> u64 {
     number.parse().unwrap()
 }
 
-/// Returns what the call cost in KiB, and its error.
+/// Returns the call's memory in KiB, and its error.
 fn run(path: &Path, call: &str) -> (u64, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["sparse::child", "--exact", "--nocapture"]);

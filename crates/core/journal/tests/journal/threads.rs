@@ -21,7 +21,7 @@ fn of_64_that_begin_with_one_key_one_executes() {
             for thread in 0..THREADS {
                 let (journal, key, executed, start) = (&journal, &key, &executed, &start);
                 scope.spawn(move || {
-                    // Under one name or under their own, it is the key that counts.
+                    // Whether they share a name or not, the key counts.
                     let name = match round % 2 {
                         0 => format!("{round}"),
                         _ => format!("{round} of {thread}"),
@@ -54,7 +54,7 @@ fn threads_share_a_sync() {
     let disk = Disk::formatted();
     let journal = Journal::open_on(disk.clone()).unwrap();
     drop(journal.begin(Start::new("first", b"")).unwrap());
-    // While one sync lasts, all others gather.
+    // During one sync, all other threads gather.
     disk.slow_down(Duration::from_millis(5));
     let before = journal.stats();
     let start = Barrier::new(THREADS);

@@ -1,4 +1,4 @@
-//! Nonces are spent once, and backoffs outlive the process.
+//! Nonces are spent once, and backoffs survive the process.
 
 use std::collections::BTreeMap;
 use std::sync::Barrier;
@@ -35,7 +35,7 @@ fn a_nonce_is_spent_once_across_restarts_until_it_expires() {
     assert_eq!(journal.forget_nonces(at(10)).unwrap(), 1);
     assert!(!is_spent(&journal));
     drop(journal);
-    // The clock is set back: it would be valid again.
+    // The clock is set back: the nonce would be valid again.
     let journal = Journal::open_on(disk).unwrap();
     assert_eq!(refusal(&journal, b"n", 10, 1), expired);
     assert_eq!(refusal(&journal, b"new", 11, 1), None);
@@ -57,7 +57,7 @@ fn a_token_that_expired_stays_so_when_the_clock_is_set_back() {
     assert_eq!(journal.stats().commits, 0, "a refusal writes nothing");
     journal.note_time(at(29)).unwrap();
     assert_eq!(journal.stats().commits, 0, "an earlier time writes nothing");
-    // It is later when one is spent, too.
+    // Spending a nonce also advances the latest time.
     assert_eq!(refusal(&journal, b"spent", 50, 40), None);
     assert_eq!(refusal(&journal, b"old", 35, 1), expired);
     assert_eq!(journal.latest_time().unwrap(), Some(at(40)));
@@ -90,7 +90,7 @@ fn a_nonce_is_spent_with_the_start_of_an_operation_or_not_at_all() {
     let execution = execute(&journal, start("a", b"1"));
     assert_eq!(refusal(&journal, b"n", 10, 1), Some(Refusal::NonceSpent));
 
-    // A refused operation leaves nothing.
+    // A refused operation leaves no record.
     let refused = journal.begin(start("b", b"2")).unwrap_err();
     assert_eq!(refused.refusal(), Some(Refusal::NonceSpent));
     assert!(journal.operation("b").unwrap().is_none());
@@ -100,7 +100,7 @@ fn a_nonce_is_spent_with_the_start_of_an_operation_or_not_at_all() {
     assert_eq!(refused.refusal(), Some(Refusal::InFlight));
     assert_eq!(refusal(&journal, b"unspent", 10, 1), None);
 
-    // A request that is repeated with its approval gets its first answer.
+    // A repeated request with its approval gets its first answer.
     execution.succeeded(b"", at(2)).unwrap();
     let repeated = journal.begin(start("a", b"1")).unwrap();
     assert!(matches!(repeated, Err(KeyState::Ended { .. })));
@@ -134,7 +134,7 @@ fn a_backoff_ends_with_the_success_of_its_object() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever is forgotten, and however the clock goes, no nonce is spent twice.
+    /// No nonce is spent twice, whatever is forgotten and however the clock changes.
     #[test]
     fn no_nonce_is_spent_twice(
         steps in prop::collection::vec((0..4u8, 0..12u64, 0..12u64, 0..6u8), 1..40),
@@ -149,7 +149,7 @@ proptest! {
                     journal = Journal::open_on(disk.clone()).unwrap();
                 }
                 1 => drop(journal.forget_nonces(at(now)).unwrap()),
-                // A token is valid until one time.
+                // Each token has one expiry.
                 _ => {
                     let expires = expires / 4 * 4 + u64::from(nonce);
                     if refusal(&journal, &[nonce, expires as u8], expires, now).is_none() {

@@ -1,5 +1,5 @@
-//! Records that are as they were written and cannot be decoded: each affects the calls about it
-//! alone, is reported, and can be removed.
+//! Undamaged records that cannot be decoded: each affects only the calls about it, is reported, and
+//! can be removed.
 
 use std::fs;
 use std::io;
@@ -15,9 +15,9 @@ use crate::is_long;
 use crate::maintenance::Directory;
 
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
-/// The length of the journal's header, in front of the database.
+/// The length of the journal's header before the database, in bytes.
 const HEADER: u64 = 4096;
-/// The key of the one record that all others depend on: the last number used.
+/// The key of the only record on which all others depend: the last number used.
 const SEQUENCE: &[u8] = b"s";
 
 /// The database in a journal.
@@ -51,7 +51,7 @@ fn database(disk: &Disk) -> Database {
     Builder::new().create_with_backend(backend).unwrap()
 }
 
-/// The keys and values of all records.
+/// Returns the keys and values of all records.
 fn records(disk: &Disk) -> Vec<(Vec<u8>, Vec<u8>)> {
     let transaction = database(disk).begin_write().unwrap();
     let table = transaction.open_table(RECORDS).unwrap();
@@ -68,7 +68,7 @@ fn replace(disk: &Disk, key: &[u8], value: &[u8]) {
     transaction.commit().unwrap();
 }
 
-/// A journal of which the record of the operation `b` cannot be read.
+/// Returns a journal with an unreadable record of the operation `b`.
 fn damaged() -> Disk {
     let disk = Disk::formatted();
     let journal = Journal::open_on(disk.clone()).unwrap();
@@ -92,7 +92,7 @@ fn recovery_lists_all_others_and_names_the_one() {
     assert_eq!(name, "b");
     assert!(error.is_damaged() && error.remedy().is_some());
 
-    // It is not executed again, under its name or with its key, and others are not held up.
+    // The operation is not executed again, by its name or its key, and does not affect others.
     for error in [
         journal.begin(Start::new("b", b"")).unwrap_err(),
         journal.resume("b").unwrap_err(),
@@ -188,7 +188,7 @@ fn no_record_affects_another() {
     assert!(unreadable > 20, "{unreadable}");
 }
 
-/// Calls everything, with arguments that meet every record.
+/// Makes every call, with arguments that reach every record.
 fn touch_everything(journal: &Journal) {
     for name in ["one", "keyed", "two", "three", "open", "beside"] {
         let _ = journal.operation(name);

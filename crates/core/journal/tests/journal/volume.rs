@@ -1,4 +1,4 @@
-//! A million records: the file grows with what is kept, not with what happened.
+//! A million records: the file grows with the kept records, not with past ones.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use crate::maintenance::Directory;
 
 const MILLION: u32 = 1_000_000;
 
-/// A tenth of it, unless each test runs at its full length.
+/// A tenth of them, unless each test runs at its full length.
 #[test]
 fn a_million_records_come_and_go() {
     let records = if is_long() { MILLION } else { MILLION / 10 };
@@ -57,7 +57,7 @@ fn a_million_records_come_and_go() {
     log("opened and checked");
 }
 
-/// Without a compaction too, what is forgotten makes place for what comes.
+/// Even without a compaction, new records reuse the space of forgotten ones.
 #[test]
 fn the_file_does_not_grow_with_what_happened() {
     let directory = Directory::new("turnover");
@@ -78,8 +78,8 @@ fn the_file_does_not_grow_with_what_happened() {
     assert_eq!(syncs[29] - syncs[9], 20 * 3, "one a commit: {syncs:?}");
 }
 
-/// redb shortens its database when half of it is free, and the file keeps its length. What then
-/// grows within that length must not look to redb as if the file became shorter.
+/// redb shortens its database when half of it is free, and the file keeps its length. When the
+/// database then grows within that length, redb must not take the file for shorter.
 #[test]
 fn a_journal_that_was_longer_grows_again() {
     for seed in 0..20 {

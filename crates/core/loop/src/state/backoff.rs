@@ -1,4 +1,4 @@
-//! Backoff: how long an op that failed is not tried again.
+//! Backoff: the delay before a failed op is tried again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -9,55 +9,55 @@ use super::schedule::Jitter;
 use crate::stats::MAX_TRACKED;
 use crate::{Config, PassSummary};
 
-/// The ops that failed, by their objects, with the time of the next try.
+/// The failed ops, by their objects, with the time of the next try.
 ///
-/// An op is tried again after its delay, which doubles with each failure. The class of the error
-/// adds to that:
+/// An op is tried again after its delay, which doubles with each failure. The error's class changes
+/// this:
 ///
-/// - `busy`, `unknown`, `conflict`: not sooner than the delay. (While the foreign object of a
-///   conflict exists, a pass finds it and names no op.)
-/// - `dependency`: also in any pass that answers a hint, because the object that is missing may
-///   exist now.
-/// - a permanent class: once a hint says that the system has changed. No hint says it of all that
-///   matters, such as a foreign rule that catches a gateway: so after the longest delay as well.
+/// - `busy`, `unknown`, `conflict`: after the delay. (While the foreign object of a conflict
+///   exists, a pass finds it and names no op.)
+/// - `dependency`: also in any pass that answers a hint, because the missing object may exist now.
+/// - a permanent class: once a hint reports a change of the system. Hints do not report all
+///   relevant changes, such as a foreign rule that catches a gateway; so also after the longest
+///   delay.
 ///
-/// A new desired state frees all but `busy` and `unknown`, and forgets their failures. A change of
-/// the desired state frees the objects that it is about, of any class, until they are tried again,
-/// and forgets nothing; where it is not known which these are, all but `busy` and `unknown`. It
-/// counts as a hint. The cost of a pass does not depend on the number of failures.
-/// A failure doubles the delay only if the delay had passed: hints do not lengthen it.
+/// A new desired state frees all ops but `busy` and `unknown`, and forgets their failures. A change
+/// of the desired state frees its objects' ops, of any class, until they are tried again, and
+/// forgets nothing. If the objects are not known, it frees all but `busy` and `unknown`. It counts
+/// as a hint. The cost of a pass does not depend on the number of failures. A failure doubles the
+/// delay only if the delay had passed, so hints do not lengthen it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Backoff {
     pub(crate) failed: BTreeMap<OpKey, FailedOp>,
-    /// When each is due, in that order.
+    /// The due time of each op, in order.
     pub(crate) queue: BTreeSet<(Instant, OpKey)>,
     /// The ops that a hint brings forward.
     pub(crate) waiting: BTreeSet<OpKey>,
     /// True while the running pass answers a hint.
     pub(crate) answers_hint: bool,
-    /// The ops that the running pass is to try again.
+    /// The ops that the running pass should try again.
     pub(crate) due: Vec<OpKey>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FailedOp {
     pub(crate) class: ErrorClass,
-    /// How often it has failed.
+    /// The number of its failures.
     pub(crate) tries: u32,
     /// How often the delay was doubled.
     pub(crate) doublings: u32,
-    /// When its delay has passed.
+    /// The end of its delay.
     pub(crate) retry_at: Instant,
-    /// When the longest delay has passed.
+    /// The end of the longest delay.
     pub(crate) latest_retry_at: Instant,
     /// When it is tried again without a further hint.
     pub(crate) due_at: Instant,
-    /// True if a change is about its object, which was not tried since.
+    /// True if a change affects its object, which was not tried since.
     pub(crate) is_freed: bool,
 }
 
 impl Backoff {
-    /// Takes note that the next pass has a new desired state.
+    /// Notes that the next pass has a new desired state.
     pub(crate) fn desired_replaced(&mut self) {
         let freed: Vec<OpKey> = self
             .failed
@@ -68,7 +68,7 @@ impl Backoff {
         freed.into_iter().for_each(|key| self.forget(key));
     }
 
-    /// Takes note of which objects the running pass has changed; `None`: that is not known.
+    /// Notes the objects that the running pass's changes affect; `None` if they are not known.
     pub(crate) fn desired_changed(&mut self, keys: Option<&[OpKey]>) {
         match keys {
             Some(keys) => {
@@ -86,7 +86,7 @@ impl Backoff {
         }
     }
 
-    /// Takes note that a pass begins.
+    /// Notes that a pass begins.
     pub(crate) fn pass_begins(&mut self, answers_hint: bool) {
         self.answers_hint = answers_hint;
         if answers_hint {
@@ -98,19 +98,19 @@ impl Backoff {
         }
     }
 
-    /// Has the pass that begins try the ops that are due, the earliest ones if they are many.
+    /// Selects the due ops for the pass that begins, at most [`MAX_DUE`], the earliest first.
     pub(crate) fn take_due(&mut self, now: Instant) {
         let due = self.queue.iter().take_while(|(at, _)| *at <= now);
         self.due = due.take(MAX_DUE).map(|(_, key)| *key).collect();
     }
 
-    /// Returns the ops that the running pass is to try again. One over everything looks at all.
+    /// Returns the ops that the running pass should try again. A pass over everything looks at all.
     pub(crate) fn due(&self) -> &[OpKey] {
         &self.due
     }
 
-    /// Returns for how long from `now` the op on an object is not to be tried, or `None` if it may
-    /// be tried.
+    /// Returns how long from `now` the op on an object must not be tried; `None` if it may be
+    /// tried.
     pub(crate) fn remaining(&self, now: Instant, key: OpKey) -> Option<Duration> {
         let op = self.failed.get(&key)?;
         if op.is_freed || self.answers_hint && op.class == ErrorClass::Dependency {
@@ -120,7 +120,7 @@ impl Backoff {
         (!left.is_zero()).then_some(left)
     }
 
-    /// Takes the outcomes of a pass.
+    /// Handles the outcomes of a pass.
     pub(crate) fn pass_done(&mut self, pass: &DonePass<'_>, config: &Config, jitter: &mut Jitter) {
         let mut due = std::mem::take(&mut self.due);
         if pass.is_full {
@@ -129,7 +129,7 @@ impl Backoff {
         }
         let is_whole = pass.summary.is_some_and(|summary| !summary.truncated);
         if let Some(summary) = pass.summary {
-            // An op that was looked for and is not named is not needed any more.
+            // If the pass looked for an op and does not name it, the op is no longer needed.
             let looked_for: Vec<OpKey> = match (is_whole, pass.is_full) {
                 (false, _) => Vec::new(),
                 (true, true) => self.failed.keys().copied().collect(),
@@ -150,7 +150,7 @@ impl Backoff {
                 }
             }
         }
-        // What was due and not tried waits for something else than its delay.
+        // A due op that was not tried waits for something other than its delay.
         for key in due {
             let Some(op) = self.failed.get(&key).filter(|op| op.due_at <= pass.since) else {
                 continue;
@@ -166,12 +166,12 @@ impl Backoff {
         self.answers_hint = false;
     }
 
-    /// Returns when the next retry is due.
+    /// Returns when the next retry is due; `None` without failures.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.queue.first().map(|(at, _)| *at)
     }
 
-    /// Returns how often an op has failed, and when it is tried again at the latest.
+    /// Returns how often an op has failed, and the latest time of its next try.
     pub(crate) fn retry(&self, key: OpKey) -> Option<(u32, Instant)> {
         self.failed.get(&key).map(|op| (op.tries, op.due_at))
     }
@@ -203,11 +203,11 @@ impl Backoff {
             pass.now.checked_add(delay.max(Config::MIN_INTERVAL))
         };
         let (retry_at, latest_retry_at, doublings) = match before {
-            // A hint had it tried before its delay had passed.
+            // A hint caused this try before the delay had passed.
             Some(op) if op.retry_at > pass.since => (op.retry_at, op.latest_retry_at, op.doublings),
             _ => {
                 let retry_at = after(delay(doublings, config));
-                // Delays are at most some days, so the clock's range does not end within them.
+                // Delays are at most some days, so they stay within the clock's range.
                 let (Some(retry_at), Some(latest)) = (retry_at, after(config.backoff().1)) else {
                     return;
                 };
@@ -240,7 +240,7 @@ impl Backoff {
         }
     }
 
-    /// Has an op tried at this time, whatever hints come.
+    /// Sets the time at which an op is tried, whatever hints come.
     fn put_off(&mut self, key: OpKey, at: Instant) {
         if let Some(op) = self.failed.get_mut(&key) {
             self.queue.remove(&(op.due_at, key));
@@ -251,10 +251,10 @@ impl Backoff {
     }
 }
 
-/// How many ops a dirty pass tries again at most, so that it does not keep others waiting.
+/// The number of ops that a dirty pass tries again at most, so that it does not delay others.
 const MAX_DUE: usize = 64;
 
-/// Returns the delay after so many failures more than one.
+/// Returns the delay after `doublings` further failures.
 fn delay(doublings: u32, config: &Config) -> Duration {
     let (first, last) = config.backoff();
     let factor = 1u32.checked_shl(doublings).unwrap_or(u32::MAX);
@@ -263,7 +263,7 @@ fn delay(doublings: u32, config: &Config) -> Duration {
 
 /// A pass that is done.
 pub(crate) struct DonePass<'a> {
-    /// When it began.
+    /// The time at which it began.
     pub(crate) since: Instant,
     pub(crate) now: Instant,
     /// How long the next pass waits if this one has achieved nothing.

@@ -1,4 +1,4 @@
-//! Budget: how many ops may be applied, as a token bucket.
+//! Budget: a token bucket that limits the number of ops.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -6,25 +6,24 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{Mutex, MutexGuard, lock};
 
-/// One op in the bucket's units: with a limit of one op a second, one unit is added each
+/// One op in the bucket's units. With a limit of one op a second, the bucket gains one unit each
 /// nanosecond.
 pub(crate) const OP: i128 = 1_000_000_000;
 
-/// A limit of ops that several loops keep together: see
-/// [`Loop::with_budget`](crate::Loop::with_budget). Clones are the same budget: what one spends, the
-/// others do not have.
+/// A limit on ops that several loops share: see [`Loop::with_budget`](crate::Loop::with_budget).
+/// Clones are the same budget: an op that one loop spends is gone for the others.
 #[derive(Clone, Debug)]
 pub struct Budget(pub(crate) Arc<Mutex<Bucket>>);
 
-/// The budget of a loop's state: its own, of which a copy of the state has a copy, or a shared one.
+/// The budget of a loop's state: its own, copied with the state, or a shared one.
 #[derive(Clone, Debug)]
 pub(crate) enum StateBudget {
     Own(Bucket),
     Shared(Budget),
 }
 
-/// A token bucket that starts full. It holds at most `burst`, and owes at most as much: so the wait
-/// for a source that exceeds its limits is bounded.
+/// A token bucket that starts full. It holds at most `burst`, and owes at most as much. So the wait
+/// after a source has exceeded its limits is bounded.
 #[derive(Clone, Debug)]
 pub(crate) struct Bucket {
     pub(crate) limit: i128,
@@ -35,13 +34,13 @@ pub(crate) struct Bucket {
 }
 
 impl Budget {
-    /// Makes a budget of so many ops per second in the long run, and so many at once after a rest.
+    /// Creates a budget of `limit` ops per second on average, and `burst` ops at once after a rest.
     pub fn new(limit: NonZeroU32, burst: NonZeroU32) -> Budget {
         Budget(Arc::new(Mutex::new(Bucket::new(limit, burst))))
     }
 
     fn lock(&self) -> MutexGuard<'_, Bucket> {
-        // Nothing under the lock leaves it half done.
+        // No code under the lock leaves it half done.
         lock(&self.0)
     }
 }
@@ -72,13 +71,13 @@ impl Bucket {
         self.level = (self.level - i128::from(ops) * OP).max(-self.burst);
     }
 
-    /// Returns when a pass with `left` ops is worth it: once the bucket has one for each, or a
+    /// Returns when a pass with `left` ops is worthwhile: once the bucket has one for each, or a
     /// second's worth, or is full; and at least one op.
     pub(crate) fn refilled(&mut self, now: Instant, left: u64) -> Option<Instant> {
         self.fill(now);
         let wanted = (i128::from(left) * OP).min((self.limit * OP).max(OP)).clamp(OP, self.burst);
         let missing = (wanted - self.level).max(0);
-        // Rounded up, so that the ops are there at that time.
+        // Rounded up, so that the ops are available by then.
         let wait = (missing + self.limit - 1) / self.limit;
         now.checked_add(Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX)))
     }

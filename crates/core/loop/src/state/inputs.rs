@@ -1,5 +1,4 @@
-//! The inputs of the state machine from handles and the subscription, and the questions that
-//! handles ask it.
+//! The state machine's inputs from handles and the subscription, and the handles' questions.
 
 use std::time::{Duration, Instant};
 
@@ -11,12 +10,12 @@ use crate::{Revision, Stats};
 
 /// Inputs from handles and the subscription.
 impl State {
-    /// Takes a notification of the subscription. A hint requests a dirty pass within one debounce;
-    /// a loss requests a full one. Losses until such a pass has ended without another loss count as
-    /// one overrun.
+    /// Handles a notification of the subscription. A hint requests a dirty pass within one
+    /// debounce; a loss requests a full one. Losses until such a pass has ended without another
+    /// loss count as one overrun.
     ///
-    /// With a constant stream of hints, a pass for them begins after the last one at the earliest
-    /// after as much time as that pass took.
+    /// If hints come constantly, a pass for them begins at the earliest as long after the last pass
+    /// as that pass took.
     pub fn handle_notification(&mut self, now: Instant, notification: Drained) {
         match notification {
             Drained::Nothing => {}
@@ -32,13 +31,13 @@ impl State {
         }
     }
 
-    /// Takes a hint of a handle: a full pass is due within one debounce.
+    /// Handles a handle's hint: a full pass is due within one debounce.
     pub fn handle_hint(&mut self, now: Instant) {
         self.stats.hints += 1;
         self.request_full_pass(now);
     }
 
-    /// Takes a new desired state, which counts as a hint. Returns its revision.
+    /// Handles a new desired state, which counts as a hint. Returns its revision.
     pub fn handle_desired(&mut self, now: Instant) -> Revision {
         self.request_full_pass(now);
         self.replaced = true;
@@ -46,8 +45,8 @@ impl State {
         self.stats.desired
     }
 
-    /// Takes a change of the desired state: a dirty pass is due at once. If a full pass is
-    /// requested as well, that one is due instead, as soon as hints need not wait any more. Returns
+    /// Handles a change of the desired state: a dirty pass is due at once. If a full pass is
+    /// requested too, the full pass is due instead, as soon as hints need no longer wait. Returns
     /// the revision after the change.
     pub fn handle_change(&mut self, now: Instant) -> Revision {
         bring_forward(&mut self.schedule.change, now, Duration::ZERO);
@@ -55,8 +54,8 @@ impl State {
         self.stats.desired
     }
 
-    /// Takes which objects the changes are about that the running pass has made in the desired
-    /// state; `None` if that is not known. Their ops that failed before may be tried at once.
+    /// Sets the objects that the running pass's changes affect; `None` if they are not known. Their
+    /// failed ops may be tried at once.
     pub fn handle_changed_keys(&mut self, keys: Option<&[OpKey]>) {
         self.backoff.desired_changed(keys);
     }
@@ -68,8 +67,7 @@ impl State {
         self.started + 1
     }
 
-    /// Has a pass that hints or a new desired state have requested begin at once, and not after the
-    /// debounce.
+    /// Lets a pass requested by hints or a new desired state begin at once, without its debounce.
     pub fn handle_hurry(&mut self, now: Instant) {
         for due in [&mut self.schedule.requested, &mut self.schedule.dirty] {
             *due = due.map(|at| at.min(now));
@@ -87,8 +85,8 @@ impl State {
         self.started
     }
 
-    /// Ends the pause. A full pass is due at once, because hints may have been missed. It has no
-    /// effect on a loop that is not paused.
+    /// Ends the pause. A full pass is due at once, because hints may have been missed. If the loop
+    /// is not paused, this has no effect.
     pub fn handle_resume(&mut self, now: Instant) {
         if self.paused {
             self.paused = false;
@@ -96,7 +94,7 @@ impl State {
         }
     }
 
-    /// Ends the loop: at once, or as soon as the present action is done, also while it is paused.
+    /// Ends the loop, even while it is paused: at once, or as soon as the current action is done.
     pub fn handle_stop(&mut self, now: Instant) {
         self.stopping.get_or_insert(now);
     }
@@ -132,8 +130,8 @@ impl State {
     }
 
     /// Returns true if a pass over `revision` or a later one, numbered above `after`, has
-    /// converged; or if the last pass over such a revision has, and no hint or request came since
-    /// it began.
+    /// converged. Also true if the last pass over such a revision has, and no hint or request came
+    /// since it began.
     pub fn is_converged(&self, revision: Revision, after: u64) -> bool {
         self.converged.is_some_and(|converged| {
             converged.revision >= revision
@@ -142,14 +140,14 @@ impl State {
     }
 
     /// Returns true if the last pass could not run, was over `revision` or a later one, and no hint
-    /// or request came since it began: no other pass follows but by the timer.
+    /// or request came since it began: only the timer brings another pass.
     pub fn has_failed(&self, revision: Revision) -> bool {
         self.failed >= Some(revision) && self.done == self.started && !self.schedule.has_requests()
     }
 
-    /// Returns true if a pass over `revision` or a later one has tried all that `revision` changed:
-    /// it was not cut short, and [saw all](trueup_reconcile::Report::is_seen_whole) that it was
-    /// about.
+    /// Returns true if a pass over `revision` or a later one has tried all objects that `revision`
+    /// changed: it was not cut short, and [read](trueup_reconcile::Report::is_seen_whole) all its
+    /// objects.
     pub fn is_tried(&self, revision: Revision) -> bool {
         let is_left_out =
             self.left_out.is_some_and(|(after, last)| after < Some(revision) && revision <= last);
@@ -161,7 +159,7 @@ impl State {
         self.stats.overruns
     }
 
-    /// Returns the counters and the present state of the loop.
+    /// Returns the loop's counters and current state.
     pub fn stats(&self, now: Instant) -> Stats {
         Stats {
             backed_off: self.backoff.len(),
@@ -180,7 +178,7 @@ impl State {
         }
     }
 
-    /// Returns how long it is until the next full pass that is due by now.
+    /// Returns the time until the next full pass that is already scheduled; `None` if none is.
     fn next_full_pass(&self, now: Instant) -> Option<Duration> {
         let is_over = self.paused || self.is_stopping() || self.phase == Phase::New;
         let due = self.schedule.next_full(self.hints_wait_until).filter(|_| !is_over)?;

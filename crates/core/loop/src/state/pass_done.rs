@@ -1,4 +1,4 @@
-//! The end of a pass: counts it, and schedules what follows from it.
+//! The end of a pass: counts it, and schedules its consequences.
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +9,13 @@ use super::schedule::bring_forward;
 use super::{Converged, DrainCause, Phase, RunningPass, State, SubscriptionState};
 use crate::PassSummary;
 
-/// The shortest time between a pass that left ops pending and the one that continues it.
+/// The shortest time between a pass with pending ops and the one that continues it.
 pub(crate) const MIN_REST: Duration = Duration::from_millis(10);
 
 impl State {
-    /// Takes the outcomes of the running pass before its end, so that [`retry`](Self::retry) has
-    /// them while callbacks run. It is optional: [`handle_pass_done`](Self::handle_pass_done) takes
-    /// those that were not taken.
+    /// Takes the running pass's outcomes before its end, so that [`retry`](Self::retry) knows them
+    /// while callbacks run. This is optional: [`handle_pass_done`](Self::handle_pass_done) takes
+    /// outcomes that were not taken.
     pub fn handle_outcomes(&mut self, now: Instant, summary: &PassSummary) {
         if let Phase::InPass(running) = self.phase
             && !running.has_outcomes
@@ -40,7 +40,7 @@ impl State {
         );
     }
 
-    /// Takes the end of the running pass: a summary of its report, or `None` if it could not run.
+    /// Handles the end of the running pass: a summary of its report, or `None` if it could not run.
     /// Requests that came during the pass lead to another one.
     pub fn handle_pass_done(&mut self, now: Instant, summary: Option<&PassSummary>) {
         let Phase::InPass(running) = self.phase else {
@@ -66,7 +66,7 @@ impl State {
         self.set_timer(now, lasted, is_full, summary);
         let Some(summary) = summary else {
             if !is_full {
-                // The dirty objects still are dirty, and the source may have lost track of them.
+                // The dirty objects are still dirty, and the source may have lost track of them.
                 self.request_full_pass(now);
             }
             return;
@@ -95,8 +95,8 @@ impl State {
         }
     }
 
-    /// Notes which revisions are tried. After a pass that left out a part, a dirty pass need not
-    /// look at that part again: only a full pass does.
+    /// Notes the revisions that were tried. If a pass left out a part, a later dirty pass need not
+    /// look at it: only a full pass does.
     fn note_tried(&mut self, summary: Option<&PassSummary>, is_full: bool) {
         let is_whole = summary.is_some_and(|it| !it.truncated && !it.incomplete);
         if is_whole {

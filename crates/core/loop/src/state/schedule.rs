@@ -1,5 +1,5 @@
-//! The instants at which passes are due, one for each kind of request, and those by the timer. A
-//! request can only bring an instant forward, so no event delays a pass.
+//! The times at which passes are due: one for each kind of request, and the timer's. A request can
+//! only bring a time forward, so no event delays a pass.
 
 use std::time::{Duration, Instant};
 
@@ -9,26 +9,26 @@ use super::{State, SubscriptionState};
 use crate::stats::MAX_TRACKED;
 use crate::{Config, PassSummary};
 
-/// The instants at which passes are due. `None`: no request of that kind is open.
+/// The times at which passes are due; `None` if no request of that kind is open.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Schedule {
     /// A full pass: the first one, a forced one, or the one after a resume.
     pub(crate) immediate: Option<Instant>,
     /// A full pass by the timer.
     pub(crate) interval: Option<Instant>,
-    /// True if that comes later than after an interval.
+    /// True if the timer waits longer than one interval.
     pub(crate) is_rare: bool,
-    /// A dirty pass by the timer, for what the subscription does not cover.
+    /// A dirty pass by the timer, for objects that the subscription does not cover.
     pub(crate) uncovered: Option<Instant>,
-    /// A full pass for a handle's hint, a new desired state, or a loss of the subscription. Waits
-    /// with the hints.
+    /// A full pass for a handle's hint, a new desired state, or a loss of the subscription. It
+    /// waits with the hints.
     pub(crate) requested: Option<Instant>,
     /// A full pass that continues one which left ops pending.
     pub(crate) follow_up: Option<Instant>,
-    /// A dirty pass for a hint of the subscription. Waits with the hints.
+    /// A dirty pass for a hint of the subscription. It waits with the hints.
     pub(crate) dirty: Option<Instant>,
-    /// A dirty pass for a change of the desired state. If a full pass is requested as well, that
-    /// one is due instead, and waits with the hints.
+    /// A dirty pass for a change of the desired state. If a full pass is requested too, the full
+    /// pass is due instead, and waits with the hints.
     pub(crate) change: Option<Instant>,
 }
 
@@ -57,7 +57,7 @@ impl Schedule {
     }
 }
 
-/// Returns the later one of the two.
+/// Returns the later of the two instants.
 pub(crate) fn not_before(at: Instant, earliest: Option<Instant>) -> Instant {
     earliest.map_or(at, |earliest| at.max(earliest))
 }
@@ -71,10 +71,10 @@ pub(crate) fn bring_forward(due: &mut Option<Instant>, now: Instant, after: Dura
 }
 
 impl State {
-    /// Schedules what follows by the timer from a pass that is done, and `lasted` so long.
+    /// Schedules the timer's passes after a pass that took `lasted`.
     ///
-    /// While the subscription covers what the source manages, full passes are a safety net, and
-    /// take a bounded share of the time.
+    /// While the subscription covers all that the source manages, full passes are a safety net, and
+    /// take a limited share of the time.
     pub(super) fn set_timer(
         &mut self,
         now: Instant,
@@ -110,8 +110,8 @@ impl State {
         }
     }
 
-    /// Returns what events report from now on, after a pass. Nothing counts as reported where
-    /// something may be lost or left undone that no event and no backoff comes back to.
+    /// Returns the part that events cover from now on, after a pass. Nothing counts as covered if
+    /// something may be lost or left undone to which neither an event nor a backoff returns.
     fn coverage(&self, summary: Option<&PassSummary>) -> EventCoverage {
         let is_sound = self.is_subscribed() && self.overrun.is_none();
         let is_followed = self.backoff.len() < MAX_TRACKED;
@@ -138,7 +138,7 @@ impl Jitter {
         Jitter(fastrand::Rng::with_seed(seed))
     }
 
-    /// Returns `time`, longer or shorter by up to `percent` of it. With 0 per cent it draws no
+    /// Returns `time`, longer or shorter by up to `percent` of it. If `percent` is 0, draws no
     /// random number.
     pub(crate) fn apply(&mut self, time: Duration, percent: u8) -> Duration {
         if percent == 0 {

@@ -1,4 +1,4 @@
-//! Summaries of reports.
+//! Tests of reports' summaries.
 
 use trueup_reconcile::{ErrorClass, ReportedOp};
 

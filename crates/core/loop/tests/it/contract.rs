@@ -1,9 +1,9 @@
-//! The contract between a source and its loop, line by line, with sources of the tests' own: one
-//! that always fails, one that is slow, one that has no subscription to give, one that has a
-//! descriptor. Each test bears the line that it holds the loop to.
+//! The contract between a source and its loop, line by line, with the tests' own sources: one
+//! always fails, one is slow, one has no subscription, one has a descriptor. Each test names the
+//! line that it checks.
 //!
-//! No test decides by timing: what is to happen is waited for, with a bound, and what is not to
-//! happen would show in the order of what does.
+//! No test depends on timing. A test waits for an expected event, with a time limit; an unexpected
+//! event would show in the order of the others.
 
 mod changes;
 mod controls;

@@ -1,7 +1,7 @@
-//! What a pass costs in the loop itself: the same however much is desired, and next to nothing for
-//! each op.
+//! The cost of a pass in the loop itself: independent of the size of the desired state, and almost
+//! nothing for each op.
 //!
-//! Counted, not timed: calls of the report, and allocations of the loop's own thread.
+//! The tests count calls of the report, and allocations on the loop's thread; they measure no time.
 #![allow(unsafe_code, reason = "an allocator that counts")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -23,7 +23,7 @@ const NEVER: Duration = Duration::from_secs(36_000);
 const MILLION: u64 = 1_000_000;
 
 thread_local! {
-    /// Bytes, and how often any were asked for.
+    /// The number of allocated bytes, and of allocations.
     static ALLOCATED: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
 
@@ -32,29 +32,29 @@ struct Counting;
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-// SAFETY: all is left to the system's allocator; what is counted is no pointer of its.
+// SAFETY: the system's allocator does all the work; counting uses no pointer of it.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let (bytes, times) = ALLOCATED.get();
         ALLOCATED.set((bytes + layout.size() as u64, times + 1));
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract.
         unsafe { System.dealloc(at, layout) }
     }
 }
 
-/// How often a report was asked.
+/// Counts the calls of a report.
 #[derive(Debug, Default)]
 struct Asked {
     walks: AtomicU64,
     keys: AtomicU64,
 }
 
-/// A report of many ops that holds none of them: every so-many-th fails, the others are applied.
+/// A report of many ops that stores none of them: every n-th fails, the others are applied.
 struct Many {
     ops: u64,
     fails: Option<u64>,
@@ -85,7 +85,7 @@ impl Report for Many {
     }
 }
 
-/// What is desired cannot be copied or compared: it says how many ops there are to be, and which
+/// A desired state that cannot be copied or compared: it sets the number of ops, and the ones that
 /// fail.
 struct Wish {
     ops: u64,
@@ -95,7 +95,7 @@ struct Wish {
 
 struct Counted {
     asked: Arc<Asked>,
-    /// What was allocated between the end of the pass before and the beginning of this one.
+    /// Sends the allocations between the end of the last pass and the start of this one.
     between: Sender<(u64, u64)>,
     since: (u64, u64),
 }
@@ -126,7 +126,7 @@ struct Bench {
     between: Receiver<(u64, u64)>,
 }
 
-/// A loop over so much and with nothing to do.
+/// Returns a loop over `size` objects, with nothing to do.
 fn counted(size: usize, asked: &Arc<Asked>) -> (Loop<'static, Counted>, Receiver<(u64, u64)>) {
     let (tell, between) = channel();
     let source = Counted { asked: Arc::clone(asked), between: tell, since: (0, 0) };
@@ -137,7 +137,7 @@ fn counted(size: usize, asked: &Arc<Asked>) -> (Loop<'static, Counted>, Receiver
     (Loop::new(source, (), desired, MemoryLedger::default(), (), config), between)
 }
 
-/// A loop after its first pass, over so much and with nothing to do.
+/// Starts a loop over `size` objects, with nothing to do, and waits for its first pass.
 fn bench(size: usize) -> Bench {
     let asked = Arc::new(Asked::default());
     let (it, between) = counted(size, &asked);
@@ -160,12 +160,13 @@ impl Bench {
         self.running.handle().force(LONG).unwrap();
     }
 
-    /// Once it has begun: bytes, and how often, since the last one ended.
+    /// Waits for a pass to begin. Returns the bytes and the number of allocations since the last
+    /// one ended.
     fn pass(&self) -> (u64, u64) {
         self.between.recv_timeout(LONG).unwrap()
     }
 
-    /// Walks and keys since this was asked last.
+    /// Returns the number of walks and keys since the last call.
     fn asked(&self) -> (u64, u64) {
         let Asked { walks, keys } = &*self.asked;
         (walks.swap(0, Ordering::Relaxed), keys.swap(0, Ordering::Relaxed))
@@ -195,7 +196,7 @@ fn of_a_million_ops_only_those_that_fail_are_named_and_then_all_while_one_is_hel
     bench.force();
     let (bytes, _) = bench.pass();
     assert!(bytes < 16_384, "{bytes} bytes for ten that failed");
-    // In the second pass something is held, and any op may be on it.
+    // In the second pass something is held back, and any op may be on it.
     assert_eq!(bench.asked(), (2, 10 + MILLION));
     assert_eq!(bench.running.handle().stats().backed_off, 10);
     bench.wish(MILLION, None);
@@ -218,8 +219,8 @@ fn of_a_million_that_fail_no_more_are_named_than_are_kept_track_of() {
     assert_eq!(asked.keys.load(Ordering::Relaxed), 65_536);
 }
 
-/// The same pass for the same change, over ten objects and over a million. In steps, on one thread:
-/// no other one decides what is done between two passes.
+/// The same pass for the same change, over ten objects and over a million. The loop runs in steps
+/// on one thread, so no other thread decides when things happen.
 #[test]
 fn a_change_costs_in_the_loop_the_same_however_much_is_desired() {
     let costs = [10, 1_000_000].map(|size| {
@@ -233,14 +234,14 @@ fn a_change_costs_in_the_loop_the_same_however_much_is_desired() {
                 between.try_recv().unwrap()
             })
             .collect();
-        // Before the first pass all was made.
+        // Before the first pass everything was created.
         costs[1..].to_vec()
     });
     assert_eq!(costs[0], costs[1]);
     assert!(costs[1].iter().all(|&(bytes, _)| bytes < 2048), "{costs:?}");
 }
 
-/// No more than the last report is kept, and none that converged once it no longer stands.
+/// The loop keeps only the last report, and a converged one only while it holds.
 #[test]
 fn a_report_is_kept_until_the_next_and_one_that_converged_while_it_stands() {
     let bench = bench(0);

@@ -1,5 +1,5 @@
-//! The loop on real threads, with sources whose every pass the test holds in its hand: no test
-//! sleeps to be right.
+//! The loop on real threads, with sources whose every pass the test controls. No test sleeps to be
+//! correct.
 
 mod controls;
 mod held;

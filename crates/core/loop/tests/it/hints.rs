@@ -1,6 +1,6 @@
-//! Correctness never depends on a hint: other writers change a world under a simulated clock, and
-//! whatever becomes of the hints about it, it ends in the same state, and no more passes are run
-//! than the debounce allows.
+//! Correctness never depends on a hint. Other writers change a world under a simulated clock, and
+//! their hints arrive, get lost, repeat or come late. The world always ends in the same state, with
+//! no more passes than the debounce allows.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -13,18 +13,18 @@ const INTERVAL: Duration = Duration::from_secs(5);
 const DEBOUNCE: Duration = Duration::from_millis(100);
 const PASS: Duration = Duration::from_millis(3);
 
-/// What becomes of a hint on its way.
+/// The fate of a hint on its way.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Arrives,
     IsDropped,
-    /// So many more times, so many milliseconds apart.
+    /// The number of repetitions, and the milliseconds between them.
     IsRepeated(u64, u64),
-    /// By so many milliseconds: those of a later change may come before it.
+    /// The delay in milliseconds: hints of a later change may arrive first.
     IsLate(u64),
 }
 
-/// Another writer takes a key away, that many milliseconds after the last change.
+/// Another writer removes a key, `after` milliseconds after the last change.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     after: u64,
@@ -32,21 +32,21 @@ struct Change {
     way: Way,
 }
 
-/// A hint about something that did not happen.
+/// A hint about a change that did not happen.
 #[derive(Clone, Copy, Debug)]
 struct Invented {
     at: u64,
     key: u8,
 }
 
-/// The world, and a source that puts back what is missing: all of it, or what it has announced.
+/// The world, with a source that restores missing keys: all of them, or the announced ones.
 #[derive(Default)]
 struct World {
     missing: BTreeSet<u8>,
     doubtful: BTreeSet<u8>,
 }
 
-/// In the order in which they happen.
+/// Events in the order in which they happen.
 enum Happens {
     Change(u8),
     Hint(u8),
@@ -57,7 +57,7 @@ struct Outcome {
     whole: usize,
     doubtful: usize,
     elapsed: Duration,
-    /// The longest that anything was missing.
+    /// The longest time that a key was missing.
     longest: Duration,
 }
 
@@ -87,7 +87,7 @@ fn run(changes: &[Change], invented: &[Invented], seed: u64) -> Outcome {
     let (mut now, mut whole, mut doubtful) = (start, 0, 0);
     let (mut since, mut longest) = (None, Duration::ZERO);
     let mut happens = happens.into_iter().peekable();
-    // The running pass: when it ends, and what it found.
+    // The running pass: its end, and the keys it found missing.
     let mut running: Option<(Instant, BTreeSet<u8>)> = None;
     while now <= end {
         match state.poll_action(now) {
@@ -110,7 +110,7 @@ fn run(changes: &[Change], invented: &[Invented], seed: u64) -> Outcome {
             Some(action) => panic!("{action:?}"),
             None => {}
         }
-        // Whatever comes first.
+        // The earliest event comes first.
         let next = happens.peek().map(|(at, _)| start + Duration::from_millis(*at));
         let over = running.as_ref().map(|(over, _)| *over);
         now = [next, over, state.poll_timeout()].into_iter().flatten().min().unwrap().max(now);
@@ -170,8 +170,7 @@ fn invented() -> impl Strategy<Value = Vec<Invented>> {
 proptest! {
     #[test]
     fn with_all_hints_what_is_missing_is_back_within_the_debounce(changes in changes(Just(Way::Arrives)), seed: u64) {
-        // One that begins while a pass mends another is a stretch of its own: so one change at a
-        // time.
+        // A change during a pass would start a period of its own, so keep the changes apart.
         let apart: Vec<_> = changes.iter().map(|it| Change { after: it.after + 250, ..*it }).collect();
         let outcome = run(&apart, &[], seed);
         check(&outcome);

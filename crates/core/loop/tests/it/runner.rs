@@ -14,7 +14,7 @@ fn runner(threads: usize) -> Runner {
     Runner::start("loops", NonZeroUsize::new(threads).unwrap()).unwrap()
 }
 
-/// Adds a loop, and returns how it ends.
+/// Adds a loop, and returns the receiver of its result.
 fn add(
     runner: &Runner,
     source: Scripted,
@@ -45,7 +45,7 @@ fn each_of_a_thousand_loops_is_its_own() {
         assert_eq!(passes.try_iter().last().unwrap().desired, desired);
     }
     assert_eq!(runner.len(), 1_000);
-    // One stops, and no other.
+    // One loop stops, and no other.
     let (stopped, _) = &loops[500];
     stopped.stop();
     stopped.wait_ended(LONG).unwrap();
@@ -87,7 +87,7 @@ fn a_panic_ends_its_own_loop() {
     let error = ended.recv_timeout(LONG).unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Panicked);
     assert!(panics.is_ended());
-    // Nor does a callback's panic at the end.
+    // A callback's panic at the end does not disturb the others, either.
     let (source, _passes) = keeping();
     let at_the_end = |_| panic!("a callback that panics, as it is to");
     let handle = runner.add(looped(source, quiet()), at_the_end).unwrap();
@@ -121,7 +121,7 @@ fn a_loop_is_added_again_once_its_scope_has_ended() {
     assert_eq!(refused.kind(), ErrorKind::Ended);
 }
 
-/// One thread: a loop that is flooded gets a turn as often as the others, and no more.
+/// One thread: a flooded loop gets a turn as often as the others, and no more.
 #[test]
 fn a_loop_that_is_flooded_leaves_the_others_their_turns() {
     let runner = runner(1);
@@ -140,13 +140,13 @@ fn a_loop_that_is_flooded_leaves_the_others_their_turns() {
         voice.say(Ok(Drained::Hint));
         next(&flooded);
     }
-    // The first pass may have answered the first request as well.
+    // The first pass may have answered the first request too.
     assert!((100..=101).contains(&others.try_iter().count()));
     runner.stop(LONG).unwrap();
     asking.join().unwrap();
 }
 
-/// One thread, and turns that are due all the time: what a descriptor has is heard all the same.
+/// One thread, with turns due all the time: descriptors are still polled.
 #[test]
 fn a_descriptor_is_polled_while_others_have_turns_due() {
     let runner = runner(1);
@@ -186,7 +186,7 @@ fn a_long_pass_delays_no_other_loop_where_there_is_another_thread() {
     for _ in 0..100 {
         other.force(LONG).unwrap();
     }
-    // It cannot be stopped in the middle, and the runner says so.
+    // The pass cannot be interrupted, and the runner reports this.
     let late = runner.stop(SHORT).unwrap_err();
     assert_eq!(late.kind(), std::io::ErrorKind::TimedOut);
     other.wait_ended(LONG).unwrap();

@@ -1,4 +1,4 @@
-//! The futures and the stream of a handle, under runtimes that know nothing of them.
+//! The futures and the stream of a handle, under runtimes that do not know them.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use trueup_reconcile::OpKey;
 
 use crate::contract::sources::*;
 
-/// A source whose first pass finds an object that waits, and whose later ones find it in place.
+/// A source whose first pass finds an object that waits; later passes find it in place.
 fn running() -> trueup_loop::Running<Scripted> {
     let (source, _) = Scripted::new(|given, _, _| {
         let statuses = match given.number {
@@ -29,7 +29,7 @@ fn running() -> trueup_loop::Running<Scripted> {
     looped(source, quiet()).spawn("it").unwrap()
 }
 
-/// Changes an object twice. It waits for something after the first time, and not after the second.
+/// Changes an object twice. It waits after the first change, and not after the second.
 async fn change_twice(handle: trueup_loop::Handle<Scripted>) {
     handle.tried(Revision::default()).await.unwrap();
     let mut events = handle.events();
@@ -99,7 +99,7 @@ fn a_wait_that_is_dropped_keeps_no_waker() {
             assert!(converged.as_mut().poll(&mut context).is_pending());
             assert_eq!(uses(), expected);
         }
-        // Another task that waits is none of theirs.
+        // A third waiting task does not disturb the others.
         let mut context = Context::from_waker(&third);
         assert!(pin!(handle.tried(later)).poll(&mut context).is_pending());
         assert_eq!(uses(), [0, 3, 0]);

@@ -1,5 +1,5 @@
-//! The state machine under a simulated clock, over random event orders: the promises of the loop
-//! held against a model that receives the same events and knows only the promises.
+//! The state machine under a simulated clock, over random orders of events. A model receives the
+//! same events, knows only the loop's promises, and checks the loop against them.
 
 use std::time::{Duration, Instant};
 
@@ -23,11 +23,11 @@ enum Event {
     Resume,
     Stop,
     PassOver,
-    /// Time passes, and the driver wakes up whenever the state asked to be woken.
+    /// Time passes, and the driver wakes up whenever the state asked for it.
     Wait(Duration),
 }
 
-/// Drives a state as a driver would, and holds it to the promises.
+/// Drives a state as a driver would, and checks the promises.
 struct Simulation {
     state: State,
     base: Instant,
@@ -35,24 +35,25 @@ struct Simulation {
     ended: bool,
     starts: Vec<Instant>,
     wakeups: usize,
-    // The model: what was asked for, as promised.
+    // The model: the promised effects of the requests.
     paused: bool,
     stopped: bool,
-    /// The first hint that calls for a whole pass, and that none has answered yet.
+    /// The first unanswered hint that calls for a full pass.
     hinted: Option<Instant>,
-    /// The first hint of the subscription that no pass has answered yet.
+    /// The first unanswered hint of the subscription.
     doubtful: Option<Instant>,
-    /// The first change that no pass has answered yet.
+    /// The first unanswered change.
     changed: Option<Instant>,
-    /// Something is to be answered at once since then: the first pass, a forced one, a resume.
+    /// The time since when a pass is due at once: the first, a forced one, or the one after a
+    /// resume.
     at_once: Option<Instant>,
-    /// The end of the last whole pass.
+    /// The end of the last full pass.
     last_end: Option<Instant>,
-    /// What hints ask for has to wait until then.
+    /// The end of the hints' wait.
     rest: Instant,
     running: Option<(Instant, Extent)>,
     forced: Vec<(u64, usize)>,
-    // What may cause a pass.
+    // The counts of events that may cause a pass.
     hints: usize,
     changes: usize,
     forces: usize,
@@ -195,7 +196,7 @@ impl Simulation {
         self.drive();
     }
 
-    /// Carries actions out until there are none, then checks that nothing promised is overdue.
+    /// Carries out actions until there are none, then checks that no promise is overdue.
     fn drive(&mut self) {
         while let Some(action) = self.state.poll_action(self.now) {
             assert!(!self.ended, "nothing follows the end");
@@ -225,13 +226,13 @@ impl Simulation {
         }
     }
 
-    /// By the promises alone: which pass is to run now, if none runs?
+    /// Returns the pass that the promises call for now; assumes that none runs.
     fn called_for(&self) -> Option<Extent> {
         let is_due = |first: Option<Instant>| {
             first.is_some_and(|first| (first + DEBOUNCE).max(self.rest) <= self.now)
         };
         let by_timer = self.last_end.is_some_and(|end| end + INTERVAL <= self.now);
-        // A change does not wait, but for the rest where a whole pass is asked for as well.
+        // A change does not wait, except for the rest if a full pass is requested too.
         let with_hint = self.changed.is_some() && self.hinted.is_some() && self.rest <= self.now;
         if self.at_once.is_some() || by_timer || is_due(self.hinted) || with_hint {
             Some(Extent::Everything)
@@ -241,7 +242,7 @@ impl Simulation {
         }
     }
 
-    /// Lets all that is outstanding happen, and takes stock.
+    /// Lets all pending events happen, and checks the result.
     fn finish(&mut self) {
         self.event(Event::PassOver);
         if self.stopped {
@@ -267,8 +268,7 @@ impl Simulation {
         let elapsed = self.now - self.base;
         let by_hint = self
             .hints
-            // A whole one and one over what is doubtful may each come a debounce after its own
-            // first hint.
+            // A full pass and a dirty pass may each come one debounce after their own first hint.
             .min(2 + 2 * (elapsed.as_nanos() / DEBOUNCE.as_nanos()) as usize);
         let by_timer = (elapsed.as_nanos() / INTERVAL.as_nanos()) as usize;
         let bound = 1 + by_timer + by_hint + self.changes + self.forces + self.resumes;
@@ -305,8 +305,8 @@ proptest! {
     }
 }
 
-/// The one that waits for the first hint: a storm of hints makes a pass each debounce, not later
-/// and not more often.
+/// A pass waits for the first hint only. So a storm of hints causes one pass each debounce, not
+/// later and not more often.
 #[test]
 fn a_storm_of_hints_makes_one_pass_a_debounce() {
     let mut simulation = Simulation::new();
@@ -316,12 +316,12 @@ fn a_storm_of_hints_makes_one_pass_a_debounce() {
         simulation.event(Event::Wait(Duration::from_millis(1)));
         simulation.event(Event::PassOver);
     }
-    // The first, then one each 100 ms, whose own end is when the next hint arms again.
+    // The first, then one each 100 ms: the hint at its end starts the next debounce.
     assert_eq!(simulation.starts.len(), 11);
     assert_eq!(simulation.starts[1] - simulation.base, DEBOUNCE);
 }
 
-/// Whoever streams changes sets the pace: what a pass costs, and no less.
+/// A caller that streams changes sets the pace: each pass begins as soon as the last one ends.
 #[test]
 fn a_stream_of_changes_makes_one_pass_after_another_and_each_answers_all_before_it() {
     let mut simulation = Simulation::new();
@@ -333,6 +333,6 @@ fn a_stream_of_changes_makes_one_pass_after_another_and_each_answers_all_before_
             simulation.event(Event::PassOver);
         }
     }
-    // The one that ends answers its first change, and the nine that came since lead to the next.
+    // The first change causes a pass; the nine that came during each pass cause the next.
     assert_eq!(simulation.starts.len(), 1 + 1 + 100);
 }

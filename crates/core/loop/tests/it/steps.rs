@@ -11,7 +11,7 @@ use crate::contract::sources::*;
 
 type Looped = Loop<'static, Scripted>;
 
-/// Waits until a pass is due, and takes all other steps until then.
+/// Takes steps until a pass is due.
 #[track_caller]
 fn due(looped: &mut Looped) {
     let end = Instant::now() + LONG;
@@ -36,12 +36,12 @@ fn run(looped: &mut Looped, apply: bool) -> Step {
     looped.pass(apply, false, &|| true, &|_| true)
 }
 
-/// True if no pass was run.
+/// True if the step ran no pass.
 fn rests(step: &Step) -> bool {
     matches!(step, Step::Rest(_))
 }
 
-/// One that has something to do in each pass, unless ops are allowed.
+/// A source that has something to do in each pass, unless it may apply ops.
 fn untidy() -> (Scripted, std::sync::mpsc::Receiver<Given>) {
     Scripted::new(|given, _, _| {
         let may_write = given.ops > 0;
@@ -77,12 +77,12 @@ fn passes_run_when_they_are_due_and_asked_for() {
     assert!(matches!(run(&mut looped, true), Step::Passed));
     assert_eq!(next(&passes).extent, Extent::Everything);
     assert!(rests(&run(&mut looped, true)), "none is due");
-    // An event, after its debounce.
+    // An event is due after its debounce.
     voice.say(Ok(Drained::Hint));
     due(&mut looped);
     assert!(matches!(run(&mut looped, true), Step::Passed));
     assert_eq!(next(&passes).extent, Extent::Dirty);
-    // A new desired state, without it.
+    // A new desired state is due without it.
     looped.handle().set_desired(7).unwrap();
     assert!(matches!(run(&mut looped, true), Step::Passed));
     assert_eq!(next(&passes).desired, 7);
@@ -128,7 +128,7 @@ fn a_pass_that_may_only_look_goes_on_with_ops_and_is_reported_once() {
     assert!(next(&passes).ops > 0);
     assert_eq!(reported.try_iter().collect::<Vec<_>>(), [true]);
     assert_eq!(handle.stats().full_passes, 1);
-    // A status that only the look has seen is not lost.
+    // A status that only the look has seen is kept.
     assert_eq!(handle.exceptions().len(), 1);
     assert!(events.try_next().is_some() && events.try_next().is_none());
 }

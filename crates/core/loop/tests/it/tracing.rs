@@ -1,5 +1,5 @@
-//! What the feature `tracing` tells: a span for each pass, with what came of it, and events for
-//! what goes wrong beside them.
+//! The output of the feature `tracing`: a span for each pass with its result, and events for other
+//! failures.
 
 use std::fmt::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +16,7 @@ use trueup_reconcile::{
     Drained, Hints, MemoryLedger, OpKey, Outcome, PassInput, Report, ReportedOp, Source, Subscribed,
 };
 
-/// Records what it receives.
+/// A collector that records its spans and events.
 #[derive(Clone, Default)]
 struct Notes {
     lines: Arc<Mutex<Vec<String>>>,
@@ -64,8 +64,8 @@ impl Subscriber for Notes {
     fn exit(&self, _: &Id) {}
 }
 
-/// Its subscription loses something after the first pass and fails after the second; the third pass
-/// fails.
+/// A source whose subscription loses events after the first pass and fails after the second; the
+/// third pass fails.
 #[derive(Default)]
 struct Unlucky {
     passes: u32,

@@ -1,8 +1,8 @@
-//! The loop over a model checker's locks, threads and clock: the very sources of the
-//! crate, run under thousands of orders in which its threads may meet. A thread that waits for ever
-//! is a deadlock to the checker.
+//! The loop over a model checker's locks, threads and clock. The crate's own sources run under
+//! thousands of interleavings of its threads. The checker reports a thread that waits for ever as a
+//! deadlock.
 //!
-//! What decides is `State`, which has no threads and is tested by itself; here it is what stands
+//! `State` makes the decisions; it has no threads and its own tests. These tests check the code
 //! around it.
 #![allow(clippy::unwrap_used)]
 #![allow(

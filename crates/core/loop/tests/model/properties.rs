@@ -1,4 +1,4 @@
-//! What holds in whatever order the threads meet.
+//! Properties that hold in every interleaving of the threads.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use trueup_reconcile::Report as _;
 use crate::source::{LONG, WRONG, check, make, start};
 use crate::{ErrorKind, Revision, sync};
 
-/// Orders that each model is run under.
+/// The number of interleavings tried for each model.
 const ORDERS: usize = 1_000;
 
 #[test]
@@ -31,7 +31,7 @@ fn a_forced_pass_is_answered_once_by_a_pass_that_began_after_it() {
         for forcing in forcing {
             forcing.join().unwrap();
         }
-        // The first pass and one for each, fewer where they share.
+        // The first pass and one for each request, or fewer if requests share a pass.
         assert!(model.seen.lock().unwrap().begun <= 3);
         model.end();
     });
@@ -90,7 +90,8 @@ fn nothing_is_written_between_pause_and_resume() {
         }
         model.handle.resume().unwrap();
         asking.join().unwrap();
-        // Resumed, it looks: without a bound on the wait, this is where a lost wake-up shows.
+        // After the resume a pass runs. The wait has no time limit, so a lost wake-up would show
+        // here.
         assert!(model.handle.force(LONG).unwrap().number > before);
         model.end();
     });
@@ -204,8 +205,7 @@ fn a_question_is_answered_during_a_pause_or_refused_by_a_loop_that_ends() {
     });
 }
 
-/// A report that converged is forgotten once it no longer stands, but not under the hands of one
-/// who waited for it.
+/// A converged report is dropped once it no longer holds, unless a caller waited for it.
 #[test]
 fn whoever_waited_for_a_report_that_converged_is_given_it_though_the_next_pass_does_not() {
     check(ORDERS, || {
@@ -220,7 +220,7 @@ fn whoever_waited_for_a_report_that_converged_is_given_it_though_the_next_pass_d
         model.handle.force(LONG).unwrap();
         let wrong = model.handle.change(|desired| *desired = WRONG).unwrap();
         assert!(!model.handle.force(LONG).unwrap().converged());
-        // Time to take what was waited for, before there is another.
+        // Time to take the report before there is another.
         for _ in 0..4 {
             thread::yield_now();
         }
@@ -232,8 +232,7 @@ fn whoever_waited_for_a_report_that_converged_is_given_it_though_the_next_pass_d
     });
 }
 
-/// Any calls, from three threads at once: each returns, with an answer that its page allows, and
-/// the loop ends.
+/// Random calls from three threads at once: each returns a documented answer, and the loop ends.
 #[test]
 fn whatever_is_asked_every_call_returns_and_the_loop_ends() {
     check(2 * ORDERS, || {
@@ -283,7 +282,7 @@ fn calls_from_within_a_callback_return() {
             seen.lock().unwrap().over += 1;
             let own = inner.force(LONG).unwrap_err();
             assert_ne!(own.kind(), ErrorKind::Timeout, "it did not wait for itself");
-            // What is written is written, so there is nothing to wait for.
+            // Everything is written, so there is nothing to wait for.
             match inner.pause(LONG) {
                 Ok(()) => inner.resume().or_else(|error| match error.kind() {
                     ErrorKind::Ended => Ok(()),
@@ -321,7 +320,7 @@ fn a_loop_that_is_dropped_leaves_no_caller_waiting() {
     });
 }
 
-/// The checker's own proof: with wake-ups lost on the way, it finds the thread that waits for ever.
+/// Tests the checker: if wake-ups are lost, it finds the thread that waits for ever.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn lost_wake_ups_would_be_found() {

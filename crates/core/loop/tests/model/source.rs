@@ -1,4 +1,4 @@
-//! A source that notes when it writes, and how a model is run.
+//! A source that notes its writes, and the set-up of a model.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -16,32 +16,33 @@ use trueup_reconcile::{
 
 use crate::{Config, Handle, Loop, Runner, sync};
 
-/// No wait of the model ends by its time.
+/// A time limit that no wait of the model reaches.
 pub(crate) const LONG: Duration = Duration::from_secs(36_000);
 
 /// The desired state that is never reached.
 pub(crate) const WRONG: u32 = 999;
 
-/// What happened so far. Behind a lock of the standard library: it is no place where threads meet.
+/// The events so far. Its lock comes from the standard library, so the checker does not switch
+/// threads at it.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Passes that began to write.
+    /// The number of passes that began to write.
     pub(crate) begun: u32,
-    /// Passes that ended, their callback over.
+    /// The number of passes that ended, including their callback.
     pub(crate) over: u32,
-    /// Nothing may be written.
+    /// True if nothing may be written.
     pub(crate) forbidden: bool,
-    /// The source is gone.
+    /// True if the source was dropped.
     dropped: bool,
 }
 
 pub(crate) struct Noting {
     seen: Arc<Mutex<Seen>>,
-    /// Waited for by those who want to see a pass begin.
+    /// The number of begun passes, for threads that wait for one.
     pub(crate) begun: Arc<(shuttle::sync::Mutex<u32>, Condvar)>,
 }
 
-/// A pass that was the so-many-th to begin, and what it was given.
+/// A pass's report: its number in the order of starts, and its desired state.
 #[derive(Debug)]
 pub(crate) struct Pass {
     pub(crate) number: u32,
@@ -53,7 +54,7 @@ impl Report for Pass {
         self.desired != WRONG
     }
 
-    /// One is refused always, so that there is something to try again.
+    /// One op always fails, so there is something to retry.
     fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
         tell(ReportedOp::new("thing", Outcome::Declined(ErrorClass::Invalid), &|| OpKey(0)));
     }
@@ -61,7 +62,7 @@ impl Report for Pass {
 
 impl Drop for Noting {
     fn drop(&mut self) {
-        // Dropping takes its time.
+        // Lets other threads run during the drop.
         thread::yield_now();
         self.seen.lock().unwrap().dropped = true;
     }
@@ -75,8 +76,8 @@ impl Source for Noting {
     type Observed = ();
     type Error = LedgerError;
 
-    /// As a source does that asks between its steps, on the loop's thread, while others ask the
-    /// loop.
+    /// A source that asks the loop between its steps, on the loop's thread, while other threads
+    /// call the loop too.
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Pass, LedgerError> {
         let PassInput { desired, ledger, limits, .. } = input;
         let _ = limits.should_continue();
@@ -92,8 +93,8 @@ impl Source for Noting {
         let (count, changed) = &*self.begun;
         *count.lock().unwrap() = number;
         changed.notify_all();
-        // Writing takes its time, in which whoever can goes on; but not where one that lags behind
-        // is looked for.
+        // Lets other threads run during the write, except in the tests of a thread that lags
+        // behind.
         if *desired != WRONG {
             thread::yield_now();
         }
@@ -122,7 +123,7 @@ enum Runs {
     On(Runner),
 }
 
-/// Starts a loop that is never due by itself, unless `ticks`.
+/// Starts a loop. Unless `ticks`, only requests make passes due.
 pub(crate) fn start(ticks: bool) -> Model {
     let (it, seen, begun) = make(ticks);
     let handle = it.handle();
@@ -143,13 +144,13 @@ pub(crate) fn start(ticks: bool) -> Model {
 
 type Begun = Arc<(shuttle::sync::Mutex<u32>, Condvar)>;
 
-/// A loop that does not run yet.
+/// Creates a loop that does not run yet.
 pub(crate) fn make(ticks: bool) -> (Loop<'static, Noting>, Arc<Mutex<Seen>>, Begun) {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let begun = Begun::default();
     let source = Noting { seen: Arc::clone(&seen), begun: Arc::clone(&begun) };
     let interval = if ticks { Config::MIN_INTERVAL } else { Duration::from_millis(2 * sync::FAR) };
-    // Nothing is tried again within the model's time.
+    // Nothing is retried within the model's time.
     let config = Config::default()
         .with_interval(interval)
         .with_backoff(Config::MAX_BACKOFF, Config::MAX_BACKOFF);
@@ -157,7 +158,7 @@ pub(crate) fn make(ticks: bool) -> (Loop<'static, Noting>, Arc<Mutex<Seen>>, Beg
 }
 
 impl Model {
-    /// Stops the loop and sees it end.
+    /// Stops the loop and waits for its end.
     pub(crate) fn end(self) {
         self.handle.stop();
         let may_begin = self.seen.lock().unwrap().begun + 1;
@@ -174,7 +175,7 @@ impl Model {
     }
 }
 
-/// Runs a model under as many orders, half of them picked at random, half by a scheduler that looks
+/// Runs a model under `orders` interleavings: half of them random, half by a scheduler that looks
 /// for rare ones.
 pub(crate) fn check(orders: usize, model: fn()) {
     run(RandomScheduler::new_from_seed(1, orders / 2), model);

@@ -14,7 +14,7 @@ use crate::{Action, Config, PassSummary, Revision, State, Stats, SubscriptionSta
 const INTERVAL: Duration = Duration::from_secs(5);
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// The full pass over the desired state that a loop is made with.
+/// The full pass over a loop's initial desired state.
 const FULL_PASS: Action =
     Action::Pass { extent: Extent::Everything, ops: None, revision: Revision(0) };
 
@@ -28,7 +28,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// A state before its first pass, and the time.
+/// Returns a state before its first pass, and the time.
 fn subscribed() -> (State, Instant) {
     let now = Instant::now();
     let mut state = State::new(config());
@@ -37,7 +37,7 @@ fn subscribed() -> (State, Instant) {
     (state, now)
 }
 
-/// A state whose first pass ended just now.
+/// Returns a state whose first pass ended just now.
 fn rested() -> (State, Instant) {
     let (mut state, now) = subscribed();
     pass(&mut state, now);
@@ -251,7 +251,7 @@ fn hints_without_end_take_half_of_the_time_even_without_a_debounce() {
         now += ms(40);
         assert_eq!(state.poll_action(now), Some(DIRTY_PASS));
     }
-    // What is forced need not rest.
+    // A forced pass does not wait for the rest.
     state.handle_force(now);
     state.handle_pass_done(now + ms(40), Some(&PassSummary::default()));
     assert_eq!(state.poll_action(now + ms(40)), Some(FULL_PASS));

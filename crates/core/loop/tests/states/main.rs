@@ -1,5 +1,5 @@
-//! The decisions of the loop, one by one and in every order: the very sources of the crate, so that a
-//! search sees what the state machine keeps.
+//! The loop's decisions, one by one and in every order. The tests include the crate's own sources,
+//! so a search sees the state machine's fields.
 #![allow(clippy::unwrap_used)]
 #![allow(
     dead_code,

@@ -1,7 +1,7 @@
-//! Checks the decisions over every order of events: a breadth-first search over discretised time,
-//! with a model that gets the same events and knows only the promises of the contract.
+//! Checks the decisions over every order of events: a breadth-first search over discretised time. A
+//! model gets the same events and knows only the contract's promises.
 //!
-//! A tick is 10 ms. States that differ only by what is past, or by counters, are one. Unless
+//! A tick is 10 ms. States that differ only in past times or in counters count as one. Unless
 //! `TRUEUP_LONG=1` asks for all states, a search ends at the first [`SHORT`] of them.
 
 mod fingerprint;
@@ -22,19 +22,20 @@ use crate::{Action, Config, Revision, State, SubscriptionState};
 
 const TICK: Duration = Duration::from_millis(10);
 const INTERVAL: u64 = 4;
-/// A full pass of two ticks is followed by more than an interval, one of one tick is not.
+/// The interval's factor: a full pass of two ticks gets a rest longer than the interval, one of one
+/// tick does not.
 const FACTOR: u64 = 3;
 const DEBOUNCE: u64 = 2;
 const DEADLINE: u64 = 1;
 const FIRST: u64 = 1;
 const LAST: u64 = 3;
 const BURST: u64 = 2;
-/// One op in so many ticks.
+/// The ticks in which the budget gains one op.
 const REFILL: u64 = 2;
-/// No pass takes longer.
+/// The longest pass, in ticks.
 const LONGEST: u64 = 2;
 const KEY: OpKey = OpKey(1);
-/// How many states a search looks at, unless it is to find all of them.
+/// The number of states that a search visits, unless it must find all.
 const SHORT: usize = 40_000;
 
 fn at(tick: u64) -> Instant {
@@ -42,19 +43,19 @@ fn at(tick: u64) -> Instant {
     *BASE.get_or_init(Instant::now) + TICK * tick as u32
 }
 
-/// The part of the events that one test covers: all together would be too many states.
+/// The part of the events that one test covers. All of them together would be too many states.
 #[derive(Clone, Copy)]
 struct Setup {
-    /// The class of the op that fails, if one does.
+    /// The class of the op that fails; `None` if none does.
     fails: Option<ErrorClass>,
     /// The possible results of subscribing.
     subscribed: &'static [SubscriptionState],
-    /// What the passes say that events report.
+    /// The coverage by events that the passes report.
     coverage: EventCoverage,
     budget: bool,
-    /// True if the desired state is changed, too.
+    /// True if the desired state changes too.
     changes: bool,
-    /// The least number of states.
+    /// The least number of states that the search must find.
     floor: usize,
 }
 
@@ -75,21 +76,20 @@ enum Event {
     Over(Result),
 }
 
-/// The result of a pass.
+/// A pass's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Result {
     Error,
     Converged,
-    /// The op on the key.
+    /// The outcome of the op on the key.
     Op(Outcome),
-    /// All ops that were granted, or one, and then it was truncated.
+    /// The pass applied all ops that it was granted, or one, and then was truncated.
     Truncated,
-    /// It requests another pass at once.
+    /// The pass requests another one at once.
     Again,
 }
 
-/// Searches breadth-first until there is no new state, or there are so many, and returns their
-/// number.
+/// Searches breadth-first until there is no new state, or there are `most`. Returns their number.
 fn explore(setup: Setup, most: usize) -> usize {
     let mut seen = HashSet::new();
     let mut wave = vec![World::new(setup)];

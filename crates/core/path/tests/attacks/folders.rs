@@ -1,4 +1,4 @@
-//! Who decides which folder a path leads to.
+//! Tests of the users who decide where a path leads.
 
 use std::fs;
 use std::path::Path;
@@ -44,7 +44,7 @@ fn a_folder_of_another_user_is_his_and_leads_nowhere_else() {
     users.place(&file).unwrap();
     refused(users.make_folder(&link.join("new"), 0o755), &link);
 
-    // By a folder of another owner that he has put there.
+    // By another owner's folder that the attacker has put there.
     if stage.has_ours() {
         let roots = stage.folder("of-root");
         give_to(&roots, 0);
@@ -53,7 +53,7 @@ fn a_folder_of_another_user_is_his_and_leads_nowhere_else() {
         give_to(&thirds, 4_243);
         refused(users.folder(&thirds), &thirds);
     }
-    // What he lets others write may be exchanged by these.
+    // Users with write permission may exchange it.
     set_mode(&app, 0o777);
     assert_eq!(users.folder(&app).unwrap().control(), Control::Shared);
     let below = stage.folder("app/below");
@@ -72,7 +72,7 @@ fn nothing_is_made_in_a_folder_of_another_user() {
         let folder = stage.users.make_folder(&deep, 0o711).unwrap();
         assert_eq!(folder.control(), Control::Ours);
         assert_eq!(mode(&deep), 0o711);
-        // One that exists keeps its mode.
+        // An existing folder keeps its mode.
         stage.users.make_folder(&deep, 0o700).unwrap();
         assert_eq!(mode(&deep), 0o711);
     }

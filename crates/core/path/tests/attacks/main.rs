@@ -1,6 +1,6 @@
-//! What another user of the host tries. As root, the other user's folders are given to user 4242;
-//! as an ordinary user, the caller's own folders are those of another user, since the library runs
-//! as if for user 4242.
+//! Attacks by another user of the host. As root, the tests give the other user's folders to user
+//! 4242. As an ordinary user, the caller's own folders count as another user's, because the library
+//! runs as if for user 4242.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! A user who exchanges folders, links and files as fast as he can, with `RENAME_EXCHANGE`.
+//! A user who exchanges folders, links and files as fast as possible, with `RENAME_EXCHANGE`.
 
 use std::env;
 use std::fs;
@@ -13,7 +13,7 @@ use trueup_path::Error;
 
 use crate::stage::Stage;
 
-/// Until when to try: a second, or ten minutes where all is to be shown.
+/// Returns when to stop: after a second, or after ten minutes in the long test.
 fn end() -> Instant {
     let is_long = env::var_os("TRUEUP_LONG").is_some_and(|it| it == "1");
     Instant::now() + Duration::from_secs(if is_long { 600 } else { 1 })
@@ -29,8 +29,8 @@ fn a_racing_user_leads_no_write_read_or_removal_out_of_his_folders() {
     let stage = Stage::new();
     let home = stage.home();
     let app = stage.folder("app");
-    // The victims: a folder that is not his, by a link and, as root, by its own name; the same
-    // names are in it.
+    // The victims: a folder that the attacker does not own, by a link and, as root, by its own
+    // name, with the same names in it.
     let victims = match stage.has_ours() {
         true => stage.ours(),
         false => Path::new("/etc").to_owned(),
@@ -68,7 +68,7 @@ fn a_racing_user_leads_no_write_read_or_removal_out_of_his_folders() {
                 exchange(&home.join("app/.conf.0bc9fa91195d6ed7.trueup-old"), &conf);
             }
         });
-        // Also if a check fails.
+        // Even if a check fails.
         let _end = EndsAtDrop(&has_ended);
         let end = end();
         while Instant::now() < end || written == 0 || read == 0 {

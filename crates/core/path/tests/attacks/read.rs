@@ -1,4 +1,4 @@
-//! What is read, and what runs.
+//! Attacks on files to read and programs to run.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -21,7 +21,7 @@ fn a_source_of_another_user_is_his_own_file() {
     assert_eq!(kind(users.read_of_one_owner(&own, 2)), ErrorKind::TooLarge);
     let shadow = stage.link("hosts", "/etc/shadow");
     assert_eq!(kind(users.read_of_one_owner(&shadow, 10_000)), ErrorKind::Refused);
-    // A hard link to a file of another owner, which some kernels allow.
+    // A hard link to another owner's file, which some kernels allow.
     let second = stage.home().join("second");
     fs::hard_link(&own, &second).unwrap();
     assert_eq!(kind(users.read_of_one_owner(&own, 10)), ErrorKind::Refused);
@@ -61,7 +61,7 @@ fn what_only_we_decide_is_neither_his_nor_writable_by_others() {
     give_to(&ours, 0);
     set_mode(&stage.ours(), 0o777);
     assert_eq!(kind(read(&ours, Readers::Us)), ErrorKind::Refused);
-    // Nobody else can exchange it in a folder such as /tmp.
+    // No other user can exchange it in a folder such as /tmp.
     set_mode(&stage.ours(), 0o1777);
     assert!(read(&ours, Readers::Us).is_ok());
     fs::hard_link(&ours, stage.ours().join("second")).unwrap();
@@ -112,8 +112,8 @@ fn a_program_that_others_can_change_is_refused() {
     assert_eq!(kind(program(&ours)), ErrorKind::Refused);
 }
 
-/// An access control list in which user 4243 may read, as systemd gives a credential to the user of
-/// a service; the mode of the file is 0440.
+/// Returns an access control list in which a user may read, as systemd gives a credential to a
+/// service's user; the file's mode is 0440.
 fn acl(user: u32) -> Vec<u8> {
     const ANYBODY: u32 = u32::MAX;
     let entries = [

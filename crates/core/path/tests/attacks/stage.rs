@@ -9,11 +9,11 @@ use trueup_path::TrustedUsers;
 
 const OTHER: u32 = 4_242;
 
-/// A folder in `/tmp` that is removed at the end.
+/// A folder in `/tmp`, removed when this is dropped.
 pub(crate) struct Stage {
     folder: PathBuf,
     pub(crate) users: TrustedUsers,
-    /// The user who attacks.
+    /// The attacking user.
     pub(crate) attacker: u32,
 }
 
@@ -22,7 +22,7 @@ impl Stage {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::SeqCst);
         let name = format!("trueup-attacks-{}-{count}", std::process::id());
-        // Beside the folders of other users, as everybody's are.
+        // Beside other users' folders, in a folder where all users can create one.
         let folder = Path::new("/tmp").join(name);
         fs::create_dir(&folder).unwrap();
         let me = fs::metadata(&folder).unwrap().uid();
@@ -32,12 +32,12 @@ impl Stage {
         }
     }
 
-    /// True if the caller can make files of ours beside those of the attacker.
+    /// True if the caller can create our files beside the attacker's.
     pub(crate) fn has_ours(&self) -> bool {
         self.attacker == OTHER
     }
 
-    /// The attacker's home, with what was made in it.
+    /// Returns the attacker's home. Creates it at the first call.
     pub(crate) fn home(&self) -> PathBuf {
         let home = self.folder.join("home");
         if !home.exists() {
@@ -47,7 +47,7 @@ impl Stage {
         home
     }
 
-    /// A folder of the attacker.
+    /// Creates a folder of the attacker's.
     pub(crate) fn folder(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = self.home().join(path);
         fs::create_dir(&path).unwrap();
@@ -55,7 +55,7 @@ impl Stage {
         path
     }
 
-    /// A file of the attacker.
+    /// Creates a file of the attacker's.
     pub(crate) fn file(&self, path: impl AsRef<Path>, content: &str) -> PathBuf {
         let path = self.home().join(path);
         fs::write(&path, content).unwrap();
@@ -63,7 +63,7 @@ impl Stage {
         path
     }
 
-    /// A link of the attacker.
+    /// Creates a link of the attacker's.
     pub(crate) fn link(&self, path: impl AsRef<Path>, target: impl AsRef<Path>) -> PathBuf {
         let path = self.home().join(path);
         std::os::unix::fs::symlink(target, &path).unwrap();
@@ -71,7 +71,7 @@ impl Stage {
         path
     }
 
-    /// A folder that is ours, where nobody else can write.
+    /// Returns a folder of ours, where no other user can write.
     pub(crate) fn ours(&self) -> PathBuf {
         assert!(self.has_ours());
         let ours = self.folder.join("ours");

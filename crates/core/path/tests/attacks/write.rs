@@ -1,4 +1,4 @@
-//! What is written and removed.
+//! Attacks on files to write and to remove.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -58,12 +58,12 @@ fn a_replacement_takes_the_place_of_the_expected_file_alone() {
         assert!(names(&home).len() < 2, "{:?}", names(&home));
         let _ = fs::remove_file(home.join("conf"));
     }
-    // Where there was none, one that comes is not replaced.
+    // If no file was expected, a new one is not replaced.
     let new = place.replacement(0o600).unwrap();
     fs::write(home.join("conf"), "faster").unwrap();
     assert_eq!(new.publish(None).unwrap_err().kind(), ErrorKind::Changed);
     assert_eq!(content(&home.join("conf")), "faster");
-    // A replacement that is dropped leaves nothing; one that a crash has left is no hindrance.
+    // A dropped replacement leaves nothing; one left by a crash does not disturb.
     drop(place.replacement(0o600).unwrap());
     fs::write(home.join(".conf.0bc9fa91195d6ed7.trueup-new"), "left").unwrap();
     publish(&place, "four").unwrap();
@@ -97,7 +97,7 @@ fn a_link_in_the_place_of_the_new_file_is_not_written_through() {
     let place = stage.users.place(&stage.home().join("conf")).unwrap();
     publish(&place, "new").unwrap();
     assert_eq!(content(&victim), "precious");
-    // Nor is a link that is there for a lock.
+    // A link in the place of a lock is not followed, either.
     let lock = stage.link("lock", &victim);
     let place = stage.users.place(&lock).unwrap();
     assert_eq!(place.open_or_create(0o600).unwrap_err().kind(), ErrorKind::NotRegular);
@@ -138,19 +138,19 @@ fn only_the_file_that_is_meant_is_removed() {
     assert_eq!(content(&conf), "of another");
     assert_eq!(names(&home), ["conf"]);
 
-    // A crash has left it aside: it is removed, or gets its name back.
+    // If a crash has left it aside, it is removed, or gets its name back.
     fs::rename(&conf, home.join(".conf.0bc9fa91195d6ed7.trueup-old")).unwrap();
     assert!(!place.remove(is_made).unwrap());
     assert_eq!(content(&conf), "of another");
     stage.file(".conf.0bc9fa91195d6ed7.trueup-old", "made");
     assert!(place.remove(is_made).unwrap());
     assert_eq!(names(&home), ["conf"]);
-    // Two files, and one name.
+    // Two files want one name.
     stage.file(".conf.0bc9fa91195d6ed7.trueup-old", "a third");
     let error = place.remove(is_made).unwrap_err();
     assert!(error.to_string().contains(".conf.0bc9fa91195d6ed7.trueup-old"), "{error}");
     assert_eq!(names(&home), [".conf.0bc9fa91195d6ed7.trueup-old", "conf"]);
-    // A folder, a link: not to be removed.
+    // A folder or a link must not be removed.
     fs::remove_file(home.join(".conf.0bc9fa91195d6ed7.trueup-old")).unwrap();
     fs::remove_file(&conf).unwrap();
     stage.link("conf", "/etc/passwd");
@@ -179,7 +179,7 @@ fn a_socket_that_is_held_is_removed_and_nothing_that_took_its_name() {
         assert_eq!(names(&home), ["socket"], "{other}");
         fs::remove_file(home.join("socket")).unwrap();
     }
-    // The folder that was walked, and not the one that has its path by now.
+    // The folder at the end of the walk, not the one that has its path now.
     let _listener = UnixListener::bind(place.path_by_descriptor()).unwrap();
     let held = place.hold().unwrap().unwrap();
     let away = stage.home().with_extension("away");

@@ -1,4 +1,4 @@
-//! What a caller's code can do wrong.
+//! Errors in the caller's code.
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
@@ -12,11 +12,11 @@ use trueup_queue::{Outcome, Queue};
 use crate::support::*;
 
 thread_local! {
-    /// What a key does on this thread.
+    /// The method of a key that panics on this thread.
     static PANICS: Cell<&'static str> = const { Cell::new("") };
 }
 
-/// A key of one hash for all, whose code panics on demand.
+/// A key with the same hash as all others, whose code panics on demand.
 struct Key(u8, &'static str);
 
 impl Hash for Key {
@@ -72,13 +72,13 @@ fn a_key_whose_code_panics_harms_its_caller_alone() {
     let next = queue.submit(Key(1, ""), || 7).unwrap();
     drop(held);
     assert_eq!(done(&next), 7);
-    // Its lane is dropped by a worker, which goes on.
+    // A worker drops its lane, and continues.
     done(&queue.submit(Key(2, "drop"), || ()).unwrap());
     assert_eq!(done(&queue.submit(Key(2, ""), || 8).unwrap()), 8);
     end(&queue);
 }
 
-/// Panics when it is dropped, on a thread that does not panic already.
+/// Panics when it is dropped, unless its thread is already panicking.
 struct Bomb(u8);
 
 impl Drop for Bomb {
@@ -95,7 +95,7 @@ fn values_that_panic_when_dropped_end_no_worker() {
     let payload = queue.submit(1, || panic_any(Bomb(3))).unwrap();
     let payload: Outcome<()> = payload.wait(LONG).unwrap();
     assert_eq!(payload, Outcome::Panicked("a panic without a message".into()));
-    // The value of a ticket that is gone, and what a cancelled job owns.
+    // The value of a dropped ticket, and a cancelled job's captured value.
     let held = hold(&queue, 1);
     drop(queue.submit(1, || Bomb(2)).unwrap());
     let bomb = Bomb(1);
@@ -125,8 +125,8 @@ fn no_lock_is_held_while_values_are_dropped() {
     let queue = queue(1);
     for _ in 0..3 {
         let held = hold(&queue, 1);
-        // What a job without a ticket returns, what a cancelled one owns, and a job that was not
-        // needed.
+        // The result of a job without a ticket, a cancelled job's captured value, and a job that
+        // was not needed.
         let value = Submits(queue.clone());
         drop(queue.submit_once(1, "tag", move || value).unwrap());
         let value = Submits(queue.clone());

@@ -43,7 +43,7 @@ fn close_within_returns_what_did_not_run() {
     assert_eq!(keys, [("a", 3), ("b", 1)]);
     assert_eq!(queue.stats().depth, 0);
     let mut jobs = unfinished.unrun.into_iter().flat_map(|(_, jobs)| jobs);
-    // The caller runs them, or drops them, which cancels them. A ticket can still do so.
+    // The caller runs them, or drops them, which cancels them. A ticket can still cancel one.
     jobs.next().unwrap().run();
     done(&tickets[0]);
     assert!(tickets[1].cancel());
@@ -126,7 +126,7 @@ fn the_threads_end_with_the_queue() {
         names.filter(|it| it.starts_with(name)).count()
     };
     let queue = trueup_queue::Queue::<u8>::new(config(3).with_name(name)).unwrap();
-    // A thread gives itself its name.
+    // A thread sets its own name.
     while count() < 3 {
         thread::yield_now();
     }

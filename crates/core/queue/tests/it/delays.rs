@@ -17,7 +17,7 @@ fn a_delayed_job_runs_after_its_delay_and_not_before() {
     let ticket = queue.submit_after(1, SOON, Instant::now).unwrap();
     let began = ticket.wait(LONG).unwrap().done().unwrap();
     assert!(began.duration_since(begin) >= SOON);
-    // A worker sleeps until a later time when a sooner one comes.
+    // A worker sleeps until a later time when an earlier one is added.
     let never = queue.submit_after(1, NEVER, || ()).unwrap();
     done(&queue.submit_after(2, SOON, || ()).unwrap());
     assert!(never.cancel());
@@ -30,8 +30,8 @@ fn delayed_jobs_hold_back_no_other_and_join_the_end_when_they_are_due() {
     queue.submit_after(1, NEVER, log.job(9)).unwrap();
     done(&queue.submit(1, log.job(0)).unwrap());
     let held = hold(&queue, 1);
-    // Each is due when the next is submitted, though no worker looked: the order is that in which
-    // jobs become due.
+    // Each is due when the next is submitted, although no worker looked: the order is the order in
+    // which jobs become due.
     queue.submit_after(1, SOON * 2, log.job(3)).unwrap();
     queue.submit_after(1, SOON, log.job(2)).unwrap();
     queue.submit(1, log.job(1)).unwrap();
@@ -55,7 +55,7 @@ fn a_delay_beyond_the_clock_never_ends_and_can_be_cancelled() {
         assert_eq!(queue.stats().delayed, 1);
         assert!(ticket.cancel());
         assert_eq!(queue.stats().delayed, 0);
-        // A lane has ended a moment after the ticket of its last job.
+        // A lane ends a moment after its last job's ticket.
         while queue.stats().lanes > 0 {
             std::thread::yield_now();
         }
@@ -69,7 +69,7 @@ fn events_share_the_job_that_waits() {
     let held = hold(&queue, 1);
     assert!(queue.submit_once(1, "a", log.job(1)).unwrap().is_some());
     assert!(queue.submit_once(1, "a", log.job(2)).unwrap().is_none());
-    // Another tag, another key, and a job without a tag are others.
+    // Another tag, another key, and a job without a tag do not share the run.
     assert!(queue.submit_once(1, "b", log.job(3)).unwrap().is_some());
     assert!(queue.submit_once(2, "a", log.job(4)).unwrap().is_some());
     queue.submit(1, log.job(5)).unwrap();

@@ -1,4 +1,4 @@
-//! What went wrong in comparable systems, a test each. The numbers are of their issues.
+//! Failures of comparable systems, one test for each. The numbers are their issues'.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -25,13 +25,13 @@ fn kube_rs_1322_a_key_is_processed_again_after_a_panic_or_a_cancel() {
     end(&queue);
 }
 
-/// A key was left out of processing once work of it had failed or was taken back while it waited.
+/// A key was no longer processed once its work had failed or was withdrawn while it waited.
 #[test]
 fn parallel_consumer_184_a_lane_goes_on_whatever_is_taken_out_of_it() {
     for cancelled in 0..32u32 {
         let (queue, log) = (queue(1), Log::default());
         let held = hold(&queue, 0);
-        // The first, in the middle, the last, all: each set of five jobs.
+        // The first, a middle one, the last, all: each subset of five jobs.
         let tickets: Vec<_> = (0..5).map(|job| queue.submit(1, log.job(job)).unwrap()).collect();
         let is_cancelled = |job: &u32| cancelled >> job & 1 == 1;
         for job in (0..5).filter(is_cancelled) {
@@ -47,8 +47,8 @@ fn parallel_consumer_184_a_lane_goes_on_whatever_is_taken_out_of_it() {
     }
 }
 
-/// Work of one object that hung or was tried for ever used up what all others needed. Here a key
-/// has one worker at most, so n of them can hang among n + 1 workers.
+/// If an object's work hung or was retried without end, it used up all workers. Here a key has at
+/// most one worker, so n of them can hang among n + 1 workers.
 #[test]
 fn kopiur_287_a_key_that_hangs_costs_one_worker_and_no_more() {
     let queue = queue(3);
@@ -66,8 +66,8 @@ fn kopiur_287_a_key_that_hangs_costs_one_worker_and_no_more() {
     end(&queue);
 }
 
-/// The other half: a job that submits itself again for ever, without a delay, delays each other job
-/// by one of its runs at most.
+/// The other half: a job that resubmits itself for ever, without a delay, delays each other job by
+/// at most one of its runs.
 #[test]
 fn kopiur_287_a_job_that_is_resubmitted_for_ever_starves_no_other() {
     fn again(queue: &Queue<u8>, runs: &Arc<AtomicU32>, stop: &Arc<AtomicBool>) {
@@ -84,7 +84,7 @@ fn kopiur_287_a_job_that_is_resubmitted_for_ever_starves_no_other() {
         let seen = Arc::clone(&runs);
         let ticket = queue.submit(key, move || seen.load(Ordering::SeqCst)).unwrap();
         let submitted = runs.load(Ordering::SeqCst);
-        // The run whose turn it was already, and one that was under way.
+        // The run whose turn it already was, and one in progress.
         assert!(done(&ticket) <= submitted + 2);
     }
     stop.store(true, Ordering::SeqCst);
@@ -104,7 +104,7 @@ fn controller_runtime_3396_counters_have_no_label_a_key() {
     for key in 1..10_000 {
         queue.submit(key, || ()).unwrap();
     }
-    // The unit of the time may have one character more.
+    // The time's unit may have one more character.
     assert!(text(&queue).abs_diff(before) <= 1);
     drop(held);
     end(&queue);

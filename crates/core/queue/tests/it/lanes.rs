@@ -56,7 +56,7 @@ fn a_full_lane_or_queue_hands_the_job_back() {
         let job = Arc::clone(&job);
         queue.submit(key, move || drop(job))
     };
-    // Two behind the one that runs.
+    // Two behind the running one.
     let tickets = [submit(0).unwrap(), submit(0).unwrap()];
     assert!(matches!(submit(0), Err(Rejected::Full(_))));
     assert!(queue.submit_after(0, NEVER, || ()).unwrap_err().is_full());
@@ -65,7 +65,7 @@ fn a_full_lane_or_queue_hands_the_job_back() {
     assert_eq!(Arc::strong_count(&job), 1 + 4 + 1);
     rejected.into_job()();
     assert_eq!((queue.stats().lanes, queue.stats().depth), (3, 4));
-    // One that is cancelled makes room, in its lane and in all.
+    // A cancelled job frees its place, in its lane and overall.
     assert!(tickets[0].cancel());
     assert_eq!(Arc::strong_count(&job), 1 + 3);
     submit(0).unwrap();
@@ -74,7 +74,7 @@ fn a_full_lane_or_queue_hands_the_job_back() {
     done(&tickets[1]);
     end(&queue);
     assert_eq!(Arc::strong_count(&job), 1);
-    // Delayed jobs count also where no other is.
+    // Delayed jobs count even if there are no others.
     let queue = trueup_queue::Queue::new(config(1).with_lane_limit(1)).unwrap();
     queue.submit_after(0, NEVER, || ()).unwrap();
     assert!(queue.submit_after(0, NEVER, || ()).unwrap_err().is_full());

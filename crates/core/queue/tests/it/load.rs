@@ -22,7 +22,7 @@ fn ten_thousand_jobs_over_a_hundred_keys_run_once_in_order_and_never_two_of_a_ke
             let (queue, lanes, overlaps) = (queue.clone(), lanes.clone(), overlaps.clone());
             thread::spawn(move || {
                 for number in 0..2_500u32 {
-                    // Each key is of one thread.
+                    // Each key belongs to one thread.
                     let key = number as usize % 25 * 4 + part;
                     let (lanes, overlaps) = (lanes.clone(), overlaps.clone());
                     let job = move || {

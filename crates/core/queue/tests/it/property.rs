@@ -1,4 +1,4 @@
-//! The queue and a simple model of it are given the same calls, and do the same.
+//! The queue and a simple model of it get the same calls, and must do the same.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ struct Job {
 
 #[derive(Default)]
 struct Model {
-    /// The jobs of each key, in the order in which they are due; the first that is has its turn.
+    /// Each key's jobs in the order in which they are due. The first due one has the turn.
     lanes: BTreeMap<u8, Vec<Job>>,
 }
 
@@ -52,7 +52,7 @@ impl Model {
         self.lanes.values().flatten().filter(|job| !job.cancelled).count()
     }
 
-    /// Returns whether the job is queued; `None` if it is refused.
+    /// Returns true if the job is queued, false if it is coalesced; `None` if it is refused.
     fn submit(&mut self, key: u8, number: u32, tag: Option<usize>, delayed: bool) -> Option<bool> {
         let all = self.waiting();
         let lane = self.lanes.entry(key).or_default();
@@ -65,7 +65,7 @@ impl Model {
             }
             return Some(false);
         }
-        // The turn of a lane is not lost to a cancel.
+        // A cancel does not lose the lane's turn.
         let turn = lane.iter().position(|it| !it.delayed);
         let behind = lane.iter().enumerate().filter(|(at, it)| Some(*at) != turn && !it.cancelled);
         let waits = turn.is_some() || delayed;

@@ -1,4 +1,4 @@
-//! Tickets as futures, under runtimes that know nothing of them.
+//! Tickets as futures, under runtimes that do not know them.
 
 use std::pin::pin;
 use std::sync::Arc;

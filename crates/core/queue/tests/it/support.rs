@@ -1,4 +1,4 @@
-//! What the tests share: queues, and jobs that hold a worker until they are let go.
+//! Shared parts of the tests: queues, and jobs that hold a worker until they are released.
 
 use std::hash::Hash;
 use std::num::NonZeroUsize;
@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use trueup_queue::{Config, Queue, Ticket};
 
-/// Longer than any test.
+/// A time limit longer than any test needs.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-/// A delay that is never over.
+/// A delay that never ends.
 pub(crate) const NEVER: Duration = Duration::from_secs(36_000);
 
 pub(crate) fn config(workers: usize) -> Config {
@@ -21,12 +21,12 @@ pub(crate) fn queue<K: Hash + Eq + Send + 'static>(workers: usize) -> Queue<K> {
     Queue::new(config(workers)).unwrap()
 }
 
-/// Waits for what a job returns.
+/// Waits for a job's value.
 pub(crate) fn done<T>(ticket: &Ticket<T>) -> T {
     ticket.wait(LONG).unwrap().done().unwrap()
 }
 
-/// Closes a queue of which everything ran.
+/// Closes a queue and checks that every job ran.
 pub(crate) fn end<K: Hash + Eq + Send + 'static>(queue: &Queue<K>) {
     assert!(queue.close_within(LONG).unwrap().is_empty());
 }
@@ -37,13 +37,13 @@ pub(crate) struct Held {
     pub(crate) ticket: Ticket<()>,
 }
 
-/// Has a worker run a job of `key`, and returns once it does.
+/// Makes a worker run a job of `key`, and returns once the job has begun.
 pub(crate) fn hold<K: Hash + Eq + Send + 'static>(queue: &Queue<K>, key: K) -> Held {
     let (go, gone): (Sender<()>, Receiver<()>) = channel();
     let (begin, begun) = channel();
     let ticket = queue.submit(key, move || {
         begin.send(()).unwrap();
-        // An error: the other end is gone.
+        // The error means that the other end was dropped.
         let _ = gone.recv();
     });
     let ticket = ticket.unwrap();
@@ -51,7 +51,7 @@ pub(crate) fn hold<K: Hash + Eq + Send + 'static>(queue: &Queue<K>, key: K) -> H
     Held { go, ticket }
 }
 
-/// What jobs did, in their order.
+/// The numbers of the jobs that ran, in order.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u32>>>);
 

@@ -104,7 +104,7 @@ fn of_lanes_that_wait_for_each_other_the_last_gets_an_error() {
     for (send, other) in begin.iter().zip([2, 1]) {
         send.send(queue.submit(other, || ()).unwrap()).unwrap();
     }
-    // The one that closes the circle fails at once; the other gets what it waits for.
+    // The wait that closes the circle fails at once; the other one gets its job's value.
     let (first, second) = (reported.recv().unwrap(), reported.recv().unwrap());
     assert!(matches!(first.1, Err(Error::Deadlock)));
     second.1.unwrap();
@@ -116,7 +116,7 @@ fn waits_for_lanes_of_two_queues_are_followed() {
     let (one, other) = (queue(2), queue(2));
     let (inner, outer) = (other.clone(), one.clone());
     let ticket = one.submit(1, move || {
-        // Waits in the other queue for the lane that this one is in.
+        // Waits in the other queue for this job's lane.
         let back = outer.submit(1, || ()).unwrap();
         let there = inner.submit(1, move || back.wait(LONG).unwrap_err()).unwrap();
         done(&there)

@@ -1,4 +1,4 @@
-//! What the feature `tracing` reports: an event for each job that panics.
+//! The output of the feature `tracing`: an event for each job that panics.
 
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use tracing::{Event, Metadata, Subscriber};
 
 use crate::support::*;
 
-/// Records what it receives.
+/// A collector that records its events.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<String>>>);
 
@@ -52,7 +52,7 @@ fn a_job_that_panics_is_an_event() {
     let ticket = queue.submit(1, || panic!("on purpose")).unwrap();
     drop(held);
     let _: trueup_queue::Outcome<()> = ticket.wait(LONG).unwrap();
-    // Of the job that a caller runs itself, the events are on the caller's thread.
+    // If a caller runs the job, the events come from the caller's thread.
     let held = hold(&queue, 1);
     let ticket = queue.submit(1, || panic!("at the end")).unwrap();
     let unfinished = queue.close_within(std::time::Duration::ZERO).unwrap();

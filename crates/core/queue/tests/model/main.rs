@@ -1,6 +1,6 @@
-//! The queue over a model checker's locks, threads and clock: the very sources of the
-//! crate, run under thousands of orders in which its threads may meet. A thread that waits for ever
-//! is a deadlock to the checker.
+//! The queue over a model checker's locks, threads and clock. The crate's own sources run under
+//! thousands of interleavings of its threads. The checker reports a thread that waits for ever as a
+//! deadlock.
 #![allow(clippy::unwrap_used)]
 #![allow(
     dead_code,

@@ -1,4 +1,4 @@
-//! What holds in whatever order the threads meet.
+//! Properties that hold in every interleaving of the threads.
 
 use std::num::NonZeroUsize;
 use std::panic::resume_unwind;
@@ -11,9 +11,9 @@ use shuttle::thread;
 
 use crate::{Config, Error, Outcome, Queue, Rejected, Ticket, sync};
 
-/// Orders that each model is run under.
+/// The number of interleavings tried for each model.
 const ORDERS: usize = 1_000;
-/// No wait of the model ends by its time.
+/// A time limit that no wait of the model reaches.
 const LONG: Duration = Duration::from_secs(36_000);
 
 fn check(model: fn()) {
@@ -32,8 +32,8 @@ fn queue(workers: usize) -> Queue<u8> {
     Queue::new(Config::new(NonZeroUsize::new(workers).unwrap())).unwrap()
 }
 
-/// What jobs did, and whether two of a key did it at once. Behind locks of the standard library:
-/// they are no place where threads meet.
+/// A log of the jobs, which checks that two of a key never overlap. Its locks come from the
+/// standard library, so the checker does not switch threads at them.
 #[derive(Clone, Default)]
 struct Log {
     done: Arc<Mutex<Vec<(u8, u32)>>>,
@@ -42,7 +42,7 @@ struct Log {
 }
 
 impl Log {
-    /// A job of a key that can be interrupted by any other thread.
+    /// Returns a job of a key that any other thread can interrupt.
     fn job(&self, key: u8, number: u32) -> impl FnOnce() + Send + use<> {
         let log = self.clone();
         move || {
@@ -109,7 +109,8 @@ fn a_key_with_many_jobs_delays_another_by_one() {
         }
         let seen = log.clone();
         let of_others = queue.submit(2, move || seen.of(1).len()).unwrap();
-        // Of those that had not begun one: whose turn it was already, or that a worker had taken.
+        // Only one of the jobs that had not begun may come before: its turn was there, or a worker
+        // had taken it.
         let begun = log.of(1).len();
         let before = done(&of_others);
         assert!(before <= begun + 1, "{before} after {begun}");
@@ -229,7 +230,7 @@ fn an_abort_leaves_no_ticket_open_and_no_job_begins_after_it_ended() {
         let done = outcomes.iter().flatten().filter(|it| **it == Outcome::Done(()));
         let done = done.count();
         assert_eq!(done, log.done.lock().unwrap().len());
-        // What a worker had taken by then.
+        // The jobs that a worker had taken by then.
         assert!(done <= begun + running, "{done} {begun} {running}");
         end(&queue);
         assert_eq!(queue.stats().lanes, 0);
@@ -271,7 +272,7 @@ fn each_event_is_followed_by_a_run_and_events_share_runs() {
                             seen.store(now, Ordering::SeqCst);
                         };
                         queue.submit_once(1, "reconcile", reconcile).unwrap();
-                        // One runs, one waits.
+                        // One job runs, one waits.
                         let stats = queue.stats();
                         assert!(stats.longest_lane <= 2, "{stats:?}");
                     }
@@ -325,7 +326,7 @@ fn of_lanes_that_wait_for_each_other_one_gets_an_error() {
             };
             first.push(queue.submit(key, job).unwrap());
         }
-        // Each waits for the second job of the other.
+        // Each job waits for the second job of the other key.
         for (begin, key) in send.iter().zip([2, 1]) {
             *sync::lock(&begin.0) = Some(queue.submit(key, || ()).unwrap());
             begin.1.notify_all();

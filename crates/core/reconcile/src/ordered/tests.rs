@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _, pipe};
 use super::*;
 use crate::{Claim, LedgerError, MemoryLedger, PassLimits};
 
-/// Writes the desired number, unless it fails.
+/// A source that writes the desired number, unless it is set to fail.
 #[derive(Default)]
 struct Number {
     kind: &'static str,

@@ -1,4 +1,4 @@
-//! Hints of drivers that are known, and known later.
+//! Hints to drivers that are known at first, or only later.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

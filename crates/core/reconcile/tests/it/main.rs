@@ -1,4 +1,4 @@
-//! The tests of the public API, in one program: each program more is one link more.
+//! The tests of the public API, in one program: each further program would have to be linked.
 #![allow(clippy::unwrap_used)]
 
 mod class;

@@ -1,4 +1,4 @@
-//! A source without anything optional.
+//! A source that implements only the required methods.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use trueup_reconcile::{
     Subscribed,
 };
 
-/// Adds one each pass until the desired number is reached; implements nothing that is optional.
+/// Adds one in each pass until the desired number is reached.
 struct Counter;
 
 struct Counted {
@@ -63,6 +63,6 @@ fn a_source_goes_on_from_what_is_in_the_ledger() {
 
     let mut source = Counter;
     assert_eq!(until_converged(&mut source), 3);
-    // The source itself keeps nothing: with an empty ledger it starts again.
+    // The source itself keeps no state: with an empty ledger it starts over.
     assert_eq!(until_converged(&mut source), 3);
 }

@@ -1,4 +1,4 @@
-//! Times as text.
+//! Formatting of times.
 
 use std::time::{Duration, UNIX_EPOCH};
 

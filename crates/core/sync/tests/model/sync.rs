@@ -1,7 +1,6 @@
-//! What `trueup-sync` is to a crate with threads, made of a model checker's parts: each lock, wait
-//! and wake-up is a place where another thread may continue. A wait for a time too far off ends
-//! only when woken, so that one that would hang is found as a deadlock. A wait for a nearer time
-//! ends when the checker decides.
+//! The counterpart of `trueup-sync`, built on a model checker. At each lock, wait and wake-up,
+//! another thread may continue. A wait for a time too far off ends only when woken, so the checker
+//! reports a hanging wait as a deadlock. A wait for a nearer time ends when the checker decides.
 
 use std::cell::Cell;
 use std::hash::RandomState;
@@ -15,13 +14,14 @@ use shuttle::rand::{Rng as _, thread_rng};
 pub(crate) use shuttle::sync::{Condvar, Mutex, atomic};
 pub(crate) use shuttle::{thread, thread_local};
 
-/// Further than this off is never, in milliseconds.
+/// Times further off than this never come, in milliseconds.
 pub(crate) const FAR: u64 = 3_600_000;
 
 std::thread_local! {
-    /// The model's time in milliseconds. The checker runs all threads of a model on one real one.
+    /// The model's time in milliseconds. The checker runs all threads of a model on one real
+    /// thread.
     static TIME: Cell<u64> = const { Cell::new(0) };
-    /// Whether wake-ups get lost, to see that the checker finds out.
+    /// True if wake-ups get lost, to test that the checker finds this.
     static IS_DEAF: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -31,12 +31,12 @@ pub(crate) fn reset() {
     IS_DEAF.set(false);
 }
 
-/// Has the wake-ups of pollers get lost from now on.
+/// Loses the pollers' wake-ups from now on.
 pub(crate) fn lose_wake_ups() {
     IS_DEAF.set(true);
 }
 
-/// Returns the time, which has moved on a little since the last call.
+/// Returns the time, which has advanced a little since the last call.
 pub(crate) fn now() -> Instant {
     TIME.set(TIME.get() + 1);
     at(TIME.get())
@@ -47,14 +47,14 @@ fn at(time: u64) -> Instant {
     *START.get_or_init(Instant::now) + Duration::from_millis(time)
 }
 
-/// Has a time come, unless it has come already.
+/// Advances the time to `until`, unless it has already passed.
 fn advance(until: Instant) {
     while at(TIME.get()) < until {
         TIME.set(TIME.get() + 1);
     }
 }
 
-/// Returns the time to wait for, unless it is too far off to come.
+/// Returns the time to wait for; `None` if it is too far off to come.
 fn near(until: Option<Instant>) -> Option<Instant> {
     until.filter(|it| *it <= at(TIME.get() + FAR))
 }
@@ -64,7 +64,7 @@ pub(crate) fn after(now: Instant, time: Duration) -> Instant {
 }
 
 pub(crate) fn hasher() -> RandomState {
-    // One for all runs: the same order of threads has to do the same.
+    // One hasher for all runs: the same order of threads must have the same result.
     static HASHER: OnceLock<RandomState> = OnceLock::new();
     HASHER.get_or_init(RandomState::new).clone()
 }
@@ -73,7 +73,7 @@ pub(crate) fn seed() -> u64 {
     0
 }
 
-/// A guard that knows its lock, to let others have it while time moves on.
+/// A guard that knows its lock, to give the lock to others while time passes.
 #[derive(Debug)]
 pub(crate) struct MutexGuard<'a, T> {
     mutex: &'a Mutex<T>,
@@ -144,7 +144,7 @@ pub(crate) fn wait_while<'a, T>(
     guard
 }
 
-/// No model has a descriptor.
+/// A poller without descriptors, because no model has one.
 #[derive(Debug)]
 pub(crate) struct Poller {
     is_woken: Mutex<bool>,
@@ -181,7 +181,7 @@ impl Poller {
                     thread::yield_now();
                     is_woken = lock(&self.is_woken);
                 }
-                // Woken or not, the time comes if it has not come already.
+                // Woken or not, the time passes if it has not passed already.
                 if !*is_woken {
                     advance(until);
                 }

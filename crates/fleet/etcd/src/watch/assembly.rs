@@ -1,4 +1,4 @@
-//! What etcd sends, put together to whole revisions, each once and in order.
+//! Assembles etcd's responses into whole revisions, each once and in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,35 +12,36 @@ use crate::endpoints::revision;
 use crate::failure::Failure;
 use crate::read::entry;
 
-/// Puts responses together to whole revisions: etcd sends a large one in parts.
+/// Assembles responses into whole revisions. etcd sends a large revision in parts.
 pub(super) struct Assembly {
-    /// The watch began after this revision.
+    /// The revision after which the watch began.
     begun: u64,
-    /// All changes up to here are delivered.
+    /// The revision up to which all changes are delivered.
     delivered: u64,
-    /// The changes that were delivered last: revisions, and hashes of keys.
+    /// The last delivered changes: revisions, and hashes of keys.
     recent: BTreeSet<(u64, u64)>,
-    /// The newest revision of a response that is not whole yet, by key: more of it may come.
+    /// The newest revision of an incomplete response, with its changes so far. More of them may
+    /// come.
     parts: Option<(u64, Changes)>,
-    /// How many changes came of that revision, and their bytes.
+    /// The number of that revision's changes so far, and their bytes.
     held: (usize, usize),
     limits: Limits,
-    /// True if the answer to a request of progress comes after all changes up to there.
+    /// True if the member answers a progress request only after all earlier changes.
     is_ordered: bool,
-    /// Where it is not: an answer, and when it came. No change has come since.
+    /// If not: an answer, and the time when it came. No change has come since then.
     answered: Option<(u64, Instant)>,
 }
 
-/// What became of keys: the entry, or none.
+/// The new state of keys: the entry, or `None` if it is deleted.
 type Changes = BTreeMap<Vec<u8>, Option<Entry>>;
-/// Changes by the revision that made them.
+/// Changes by revision.
 type Revisions = BTreeMap<u64, Changes>;
 
-/// So long no change comes until an answer is believed that may have overtaken some.
+/// The time without a change after which an answer counts, because it may have overtaken changes.
 const QUIET: Duration = Duration::from_secs(1);
-/// The id of no watch: of the answer to a request of progress.
+/// The id in answers to progress requests, which is the id of no watch.
 const ALL_WATCHES: i64 = -1;
-/// So many delivered changes are remembered.
+/// The number of delivered changes to remember.
 const REMEMBERED: usize = 1024;
 
 impl Assembly {
@@ -99,7 +100,7 @@ impl Assembly {
         let (changes, bytes) = self.held;
         self.limits.check("one revision", changes, bytes)?;
         if response.fragment {
-            // More of the newest may come, and of the others none.
+            // More changes of the newest revision may come, but none of the others.
             self.parts = revisions.pop_last();
         }
         Ok(self.deliver(revisions))
@@ -126,8 +127,8 @@ impl Assembly {
         vec![StoreEvent::Progress(Revision(newest))]
     }
 
-    /// Takes an answer that may have overtaken changes: an earlier one is believed if none has come
-    /// since, for a while.
+    /// Takes an answer that may have overtaken changes. An earlier answer counts if no change has
+    /// come since, for a while.
     fn believe(&mut self, newest: u64, now: Instant) -> Vec<StoreEvent> {
         match self.answered {
             Some((earlier, at)) if earlier > self.delivered => {
@@ -144,8 +145,8 @@ impl Assembly {
         }
     }
 
-    /// A change that was passed over, and is not one that was delivered before. Were it left out,
-    /// its reader would miss it and not know.
+    /// Makes the failure of a change that was overtaken, and was not delivered before. If it were
+    /// left out, its reader would miss it unnoticed.
     fn late(&self, made_by: u64) -> Failure {
         let message = format!(
             "a change of revision {made_by} came after all up to {} should have: read anew",
@@ -159,14 +160,15 @@ pub(super) fn size_of(key: &[u8], now: Option<&Entry>) -> usize {
     key.len() + now.map_or(0, |entry| entry.value.len())
 }
 
-/// What is remembered of a delivered change: a member may repeat it (etcd#15271).
+/// Returns a delivered change's revision and the hash of its key, to recognize repetitions
+/// (etcd#15271).
 fn trace(made_by: u64, key: &[u8]) -> (u64, u64) {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
     (made_by, hasher.finish())
 }
 
-/// True if a member of that version answers how far a watch is only after all changes up to there.
+/// True if a member of this version answers progress requests only after all earlier changes.
 /// Before 3.4.25 and 3.5.8 the answer may overtake them (etcd#15220).
 pub(super) fn tells_progress_in_order(version: &str) -> bool {
     let mut numbers = version.split(['.', '-']).map(|number| number.parse().ok());
@@ -191,7 +193,7 @@ pub(super) fn cancelled(response: &PbWatchResponse) -> Failure {
         .unwrap_or_else(|| Failure::broken(format!("the watch was cancelled: {reason:?}")))
 }
 
-/// The revision that made a change, the key, and its entry unless it is deleted.
+/// Returns a change's revision, its key, and the entry, or `None` if it is deleted.
 fn change(event: PbEvent) -> Result<(u64, Vec<u8>, Option<Entry>), Failure> {
     let kv =
         event.kv.ok_or_else(|| Failure::void(ErrorKind::Store, "a watch event without a key"))?;

@@ -1,4 +1,4 @@
-//! Clusters that all tests share, and a test's part of one.
+//! Clusters that all tests share, and one test's part of a cluster.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -25,7 +25,7 @@ pub(crate) struct Shared {
 pub(crate) struct SharedCluster {
     cluster: Mutex<Cluster>,
     has_access_control: bool,
-    /// For tests that nothing may happen beside.
+    /// For tests that must run alone.
     pub(crate) turn: RwLock<()>,
 }
 
@@ -129,7 +129,7 @@ impl Fixture for EtcdFixture<'_> {
         compacted.map_err(|error| Error::new(ErrorKind::Store, error.to_string()))
     }
 
-    /// Three seconds are granted. A part of them is over when a renewal is answered.
+    /// Three seconds are granted. A part of them has passed when a renewal is answered.
     fn ttl(&self) -> Duration {
         Duration::from_millis(2500)
     }
@@ -138,8 +138,8 @@ impl Fixture for EtcdFixture<'_> {
         thread::sleep(time);
     }
 
-    /// etcd looks for leases that ended twice a second; a busy machine is slower, and they begin
-    /// anew where the leader changes.
+    /// etcd looks for ended leases twice a second. A busy machine is slower, and leases begin again
+    /// when the leader changes.
     fn lag(&self) -> Duration {
         Duration::from_secs(60)
     }
@@ -152,7 +152,7 @@ impl Fixture for EtcdFixture<'_> {
     fn heal(&self, host: &str) {
         let node = self.host(host);
         node.heal();
-        // The kernel remembers for a while that nobody answered.
+        // The kernel remembers for a while that there was no answer.
         let member = self.shared.cluster().config().endpoints[0].clone();
         let member: SocketAddr = member.trim_start_matches("http://").parse().unwrap();
         node.inside(|| {

@@ -16,13 +16,13 @@ use fixture::{EtcdFixture, Shared};
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // All threads are to be in the namespace: it is entered before there are any.
+    // All threads must be in the namespace, so the process enters it before there are any.
     let forbidden = enter().err().map(|error| error.to_string());
     let is_skipped = forbidden.is_some() && may_skip(|name| std::env::var(name).ok());
     let is_run = !arguments.list && forbidden.is_none();
     let shared = is_run.then(|| Arc::new(Shared::start()));
     let mut tests: Vec<Test> = store_contract();
-    // What is built on the store: it waits for leases in real time, minutes in all.
+    // The tests of layers above the store wait for leases in real time, minutes in all.
     if std::env::var_os("TRUEUP_LONG").is_some() {
         tests.extend(world_contract());
     }
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         }
     }
     arguments.test_threads.get_or_insert_with(tests_at_once);
-    // The clusters end with `shared`: `exit_code` does not end the process.
+    // The clusters end with `shared`, because `exit_code` does not end the process.
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -51,7 +51,7 @@ fn run(
         return Err(forbidden.unwrap_or_default().into());
     };
     let cluster = shared.of(members);
-    // Compaction and restarts concern all that happens on the cluster.
+    // Compaction and restarts affect everything on the cluster.
     let alone = ["compact", "restart"].iter().any(|word| name.contains(word));
     let (_one, _many) = match alone {
         true => (Some(cluster.turn.write()), None),

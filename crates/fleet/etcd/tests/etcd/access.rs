@@ -16,11 +16,11 @@ use crate::help::{
     watch_at_last,
 };
 
-/// When a token of three seconds is too old: etcd looks once a second. Shorter ones would end
-/// between two requests on a busy machine.
+/// The time after which a token of three seconds has expired, as etcd checks once a second. A
+/// shorter token would end between two requests on a busy machine.
 const EXPIRED: Duration = Duration::from_millis(4500);
 
-/// The configuration of a user whose password is in a file of the cluster's folder.
+/// Makes the configuration of a user whose password is in a file of the cluster's folder.
 pub(crate) fn user(cluster: &Cluster, name: &str, password: &str) -> Config {
     let file = cluster.folder().join(format!("{name}.password"));
     write_secret(&file, &format!("{password}\n")).unwrap();
@@ -73,7 +73,7 @@ pub(crate) fn a_token_that_expired_is_renewed() {
     let mut early = store.watch(b"/a", Revision(1)).unwrap();
     for round in 1..3 {
         thread::sleep(EXPIRED);
-        // Each first call has a token that is too old.
+        // Each first call has an expired token.
         if round == 1 {
             set(&store, "/a", "1");
         } else {
@@ -97,7 +97,7 @@ pub(crate) fn a_changed_password_is_read_again() {
     assert_kind(store.commit(&[], &[put("/a", "2", None)]), ErrorKind::Denied);
     user(&cluster, "a", "changed");
     set(&store, "/a", "3");
-    // A role that changes makes tokens older than the rules.
+    // When a role changes, older tokens are no longer valid.
     let added = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -113,7 +113,7 @@ pub(crate) fn a_changed_password_is_read_again() {
     });
 }
 
-/// Nothing is connected to, at this host's own addresses either: any user may listen there.
+/// Connects to nothing, not even at this host's own addresses, because any user may listen there.
 pub(crate) fn a_password_is_not_sent_in_clear_unless_allowed() {
     let thief = TcpListener::bind("127.0.0.1:0").unwrap();
     thief.set_nonblocking(true).unwrap();
@@ -146,7 +146,7 @@ pub(crate) fn what_clients_without_user_and_certificate_may_do_is_found() {
     let found = probe(cluster.config()).unwrap();
     assert!(found.keys && found.leases && found.members, "{found:?}");
     cluster.enable_access_control().unwrap();
-    // etcd 3.4 asks for a user where keys are concerned, and for none elsewhere.
+    // etcd 3.4 checks the user for requests about keys, and for no others.
     let found = probe(cluster.admin_config()).unwrap();
     assert!(!found.keys && found.leases && found.members, "{found:?}");
     let cluster = Cluster::start(&ClusterOptions::local(1).with_tls()).unwrap();
@@ -183,7 +183,7 @@ pub(crate) fn replaced_certificates_are_read_again() {
     let store = open(cluster.config());
     assert_eq!(set(&store, "/a", "1"), Revision(2));
     let mut watch = store.watch(b"/", Revision(2)).unwrap();
-    // Another authority with all that it issued, at the names of the former ones.
+    // Another authority with all its certificates, under the names of the former ones.
     let authority = Authority::new(cluster.folder(), "ca").unwrap();
     authority.issue("server", &[options.places[0].address]).unwrap();
     authority.issue("client", &[]).unwrap();
@@ -199,7 +199,7 @@ pub(crate) fn replaced_certificates_are_read_again() {
 }
 
 /// First both authorities are trusted, then the other one issues all certificates, then the former
-/// one is trusted no more: each time the members begin again one by one, and no host does.
+/// one is no longer trusted. Each time the members restart one by one, and the hosts keep running.
 pub(crate) fn another_authority_takes_over_while_both_are_trusted() {
     let options = ClusterOptions::local(3).with_tls();
     let mut cluster = Cluster::start(&options).unwrap();
@@ -241,9 +241,9 @@ pub(crate) fn another_authority_takes_over_while_both_are_trusted() {
         .take_while(|seen| Some(seen) != expected.last())
         .collect();
     seen.push(expected[8].clone());
-    // One may be written twice, as it is sent until it is known to be there.
+    // A write is sent until it is known to be there, and so may be written twice.
     assert!(expected.iter().all(|change| seen.contains(change)), "{seen:?}");
-    // What the former authority issued is nothing any more.
+    // The former authority's certificates are no longer accepted.
     let files = ["former.pem", "former.key"].map(|name| folder.join(name));
     files.iter().zip(&former).for_each(|(file, text)| write_secret(file, text).unwrap());
     let config = cluster.config().with_cert_files(&files[0], &files[1]);

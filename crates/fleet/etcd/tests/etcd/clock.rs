@@ -1,7 +1,6 @@
 //! A host whose wall clock jumps. It is a process of its own, with libfaketime (Debian's package
-//! libfaketime) before the C library. etcd itself cannot be given another time so: Go asks the
-//! kernel without that library. What etcd decides by time, it decides by a clock that does not
-//! jump.
+//! libfaketime) before the C library. This does not work for etcd itself: Go asks the kernel
+//! without that library. etcd's decisions by time use a clock that does not jump.
 
 use std::env;
 use std::fs;
@@ -14,7 +13,7 @@ use trueup_world::{Event, Export, Filter, Session, WatchConfig, World};
 
 use crate::help::{SOON, one, open};
 
-/// The file that says how far the wall clock of a process is off.
+/// The variable for a file with the offset of a process's wall clock.
 const FILE: &str = "FAKETIME_TIMESTAMP_FILE";
 
 pub(crate) fn a_wall_clock_that_jumps_changes_nothing_for_a_host() {

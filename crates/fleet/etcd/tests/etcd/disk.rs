@@ -1,4 +1,4 @@
-//! A disk without room: not the store's own limit, but what writes get from the system.
+//! A full disk: the system refuses writes, and not the store's own limit.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -10,17 +10,17 @@ use trueup_world::Store;
 
 use crate::help::{open, open_with, set_at_last};
 
-/// etcd takes 64 MB for each of two parts of its log, at once, and the rest is for its database.
+/// etcd takes 64 MB at once for each of two parts of its log. The rest is for its database.
 const SIZE: &str = "size=176m";
 
-/// The member ends, as etcd does where it cannot write; the others go on. With room again it is
-/// started again, and has all that was written meanwhile.
+/// The member ends, because etcd ends if it cannot write. The others go on. Once there is space,
+/// the member restarts, and has everything that was written meanwhile.
 pub(crate) fn a_member_whose_disk_is_full_loses_nothing() {
     let mut cluster = Cluster::start(&ClusterOptions::local(3)).unwrap();
     let store = open_with(cluster.config());
     let member = cluster.wait_for_leader().unwrap();
     let data = cluster.folder().join(format!("m{member}"));
-    // Its data moves to a disk of its own: in the mount namespace of this test.
+    // Its data moves to a disk of its own, in the mount namespace of this test.
     cluster.kill(member).unwrap();
     let kept = cluster.folder().join("kept");
     fs::rename(&data, &kept).unwrap();
@@ -33,7 +33,7 @@ pub(crate) fn a_member_whose_disk_is_full_loses_nothing() {
     wait_until("the member serves", || alone.read(b"/none", None).is_ok());
     let ballast = data.join("ballast");
     fill(&ballast);
-    // Its log goes on in what it has taken already. Its database grows, and cannot.
+    // Its log goes on in space that it already has. Its database cannot grow.
     let mut written = Vec::new();
     wait_until("the member ends", || {
         let (key, value) = (format!("/{}", written.len()), "x".repeat(100_000));

@@ -1,4 +1,4 @@
-//! What the tests have in common.
+//! Helpers that the tests share.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use trueup_world::{
     Entry, Error, ErrorKind, LeaseId, Revision, Store, StoreEvent, StoreWatch, Write,
 };
 
-/// Long enough for what should come, on a busy machine.
+/// Long enough for an expected event on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 pub(crate) fn one() -> Cluster {
@@ -21,7 +21,7 @@ pub(crate) fn one_with(arguments: &[&str]) -> Cluster {
     Cluster::start(&options).unwrap()
 }
 
-/// Opens a store whose calls end late rather than fail on a busy machine.
+/// Opens a store with long timeouts, so that calls on a busy machine do not fail.
 pub(crate) fn open(config: Config) -> EtcdStore {
     open_with(config.with_timeout(SOON).with_connect_timeout(SOON))
 }
@@ -35,7 +35,7 @@ pub(crate) fn put(key: &str, value: impl Into<Vec<u8>>, lease: Option<LeaseId>) 
     Write::Put { key: key.into(), value: value.into(), lease }
 }
 
-/// The member that calls go to.
+/// Returns the member that calls go to.
 pub(crate) fn used(cluster: &Cluster, store: &EtcdStore) -> usize {
     let endpoints = cluster.config().endpoints;
     let used = endpoints.iter().position(|url| url == store.endpoint());
@@ -47,7 +47,7 @@ pub(crate) fn set(store: &EtcdStore, key: &str, value: &str) -> Revision {
     store.commit(&[], &[put(key, value, None)]).unwrap().expect("nothing was compared")
 }
 
-/// As [`set`], again and again while the store is not available.
+/// Sets a key like [`set`], and retries while the store is not available.
 pub(crate) fn set_at_last(store: &EtcdStore, key: &str, value: &str) -> Revision {
     let end = Instant::now() + SOON;
     loop {
@@ -59,7 +59,7 @@ pub(crate) fn set_at_last(store: &EtcdStore, key: &str, value: &str) -> Revision
     }
 }
 
-/// Begins a watch, again and again while the store is not available.
+/// Begins a watch, and retries while the store is not available.
 pub(crate) fn watch_at_last(store: &EtcdStore, after: Revision) -> Box<dyn StoreWatch> {
     let begun = Instant::now();
     loop {
@@ -70,7 +70,7 @@ pub(crate) fn watch_at_last(store: &EtcdStore, after: Revision) -> Box<dyn Store
     }
 }
 
-/// The next change of a watch, shown as `REVISION: KEY=VALUE -KEY`.
+/// Returns the next change of a watch, as `REVISION: KEY=VALUE -KEY`.
 pub(crate) fn change(watch: &mut Box<dyn StoreWatch>) -> String {
     let end = Instant::now() + SOON;
     while Instant::now() < end {
@@ -91,12 +91,12 @@ pub(crate) fn shown(revision: Revision, changes: &BTreeMap<Vec<u8>, Option<Entry
     format!("{revision}:{}", words.collect::<String>())
 }
 
-/// The error with which a watch ends.
+/// Returns the error with which a watch ends.
 pub(crate) fn end(watch: &mut Box<dyn StoreWatch>) -> Error {
     let end = Instant::now() + SOON;
     while Instant::now() < end {
         if let Err(error) = watch.next(SOON) {
-            // It stays ended.
+            // The watch stays ended.
             assert_eq!(watch.next(SOON).unwrap_err().kind(), error.kind());
             return error;
         }

@@ -1,4 +1,4 @@
-//! Failures that clients of etcd had.
+//! Failures that other clients of etcd had.
 
 use std::fs;
 use std::process::Command;
@@ -16,7 +16,7 @@ use crate::help::{
     watch_at_last,
 };
 
-/// etcd answers it with a time to live of 0, and no error.
+/// etcd answers with a time to live of 0, and no error.
 pub(crate) fn a_keep_alive_of_a_lost_lease_is_no_success() {
     let cluster = one();
     let (store, other) = (open(cluster.config()), open(cluster.config()));
@@ -31,7 +31,7 @@ pub(crate) fn a_keep_alive_of_a_lost_lease_is_no_success() {
     let mut watch = store.watch(b"/", Revision(2)).unwrap();
     other.revoke(lease).unwrap();
     assert_eq!(change(&mut watch), "3: -/a");
-    // On the stream that was there, and on another one.
+    // On the existing stream, and on another one.
     assert_kind(store.renew(lease), ErrorKind::LeaseEnded);
     assert_kind(store.renew(lease), ErrorKind::LeaseEnded);
     assert_kind(store.commit(&[], &[put("/a", "2", Some(lease))]), ErrorKind::LeaseEnded);
@@ -39,7 +39,7 @@ pub(crate) fn a_keep_alive_of_a_lost_lease_is_no_success() {
     store.revoke(lease).unwrap();
 }
 
-/// A lease of one second is granted two, by etcd's own shortest time.
+/// A lease of one second is granted two, which is etcd's own shortest time.
 pub(crate) fn a_time_to_live_is_rounded_up_and_never_down() {
     let cluster = one();
     let store = open(cluster.config());
@@ -66,21 +66,21 @@ pub(crate) fn a_time_to_live_is_rounded_up_and_never_down() {
     assert_kind(store.renew(lease), ErrorKind::LeaseEnded);
 }
 
-/// Such a watch was dead for ever, and said nothing.
+/// Such a watch was silent for ever.
 pub(crate) fn a_watch_of_compacted_changes_ends() {
     let cluster = one();
     let store = open(cluster.config());
     for value in 0..5 {
         set(&store, "/a", &value.to_string());
     }
-    // One that has caught up is not concerned.
+    // A watch that has caught up is not affected.
     let mut early = store.watch(b"/", Revision(5)).unwrap();
     assert_eq!(change(&mut early), "6: /a=4");
     cluster.compact(Revision(5)).unwrap();
     let mut late = store.watch(b"/", Revision(1)).unwrap();
     assert_eq!(end(&mut late).kind(), ErrorKind::Compacted);
     assert_kind(store.read(b"/", Some(Revision(4))), ErrorKind::Compacted);
-    // What is kept can be watched, and read.
+    // The remaining revisions can be watched, and read.
     let mut kept = store.watch(b"/", Revision(5)).unwrap();
     assert_eq!(change(&mut kept), "6: /a=4");
     set(&store, "/a", "5");
@@ -89,7 +89,7 @@ pub(crate) fn a_watch_of_compacted_changes_ends() {
     assert_eq!((old.0, &*old.1[0].value), (Revision(5), &b"3"[..]));
 }
 
-/// Without it a quiet watch would stay at a revision that is compacted later.
+/// Otherwise a quiet watch would stay at a revision that is compacted later.
 pub(crate) fn progress_is_reported_when_asked_for() {
     let cluster = one();
     let store = open(cluster.config());
@@ -109,7 +109,7 @@ pub(crate) fn progress_is_reported_when_asked_for() {
     assert_eq!(change(&mut watch), "3: /a=1");
 }
 
-/// etcd 3.4 forgets a deletion at the compacted revision itself (etcd#19179), and says nothing.
+/// etcd 3.4 silently forgets a deletion at the compacted revision itself (etcd#19179).
 pub(crate) fn a_deletion_at_the_compacted_revision_is_not_missed() {
     let cluster = one();
     let store = open(cluster.config());
@@ -138,14 +138,14 @@ pub(crate) fn a_write_whose_answer_is_lost_is_not_sent_again() {
     // The next call goes to another member.
     assert_ne!(used(&cluster, &store), member);
     set_at_last(&store, "/b", "end");
-    // It takes effect once, or never: also later, when the member goes on.
+    // It takes effect once or never, even after the member goes on.
     thread::sleep(Duration::from_secs(1));
     let patient = open(cluster.config());
     let now = patient.read(b"/", None).unwrap();
     let mut watch = watch_at_last(&patient, begun);
     let seen: Vec<_> = (begun.0..now.0.0).map(|_| change(&mut watch)).collect();
     let writes = |what: &str| seen.iter().filter(|seen| seen.contains(what)).count();
-    // The end may be written more than once, as it is sent until it is known to be there.
+    // The end is sent until it is known to be there, and so may be written more than once.
     assert!(writes("/a=1") <= 1 && writes("/b=end") >= 1, "{seen:?}");
 }
 
@@ -175,8 +175,8 @@ pub(crate) fn a_store_restored_from_an_older_copy_is_noticed() {
     store.watch(b"/", now.0).unwrap();
 }
 
-/// What was exported or withdrawn after the copy was made is so again soon, and not only when all
-/// is compared.
+/// Exports and withdrawals from after the copy are soon made again, before the next full
+/// comparison.
 pub(crate) fn a_session_exports_anew_after_a_store_was_restored() {
     let mut cluster = one();
     let world = || World::new(Arc::new(open(cluster.config())), "/w", "a").unwrap();
@@ -200,7 +200,7 @@ pub(crate) fn a_session_exports_anew_after_a_store_was_restored() {
     cluster.kill(0).unwrap();
     fs::remove_dir_all(&data).unwrap();
     fs::rename(&copy, &data).unwrap();
-    // It is away for a while.
+    // The session is away for a while.
     session.renew().unwrap_err();
     session.renew().unwrap_err();
     cluster.restart(0).unwrap();
@@ -217,7 +217,7 @@ pub(crate) fn a_session_exports_anew_after_a_store_was_restored() {
     assert!(matches!(session.renew(), Ok(None)));
 }
 
-/// Its revisions mean something else.
+/// Its revisions have another meaning.
 pub(crate) fn another_cluster_at_the_same_address_is_refused() {
     let mut options = ClusterOptions::local(1);
     options.places[0].ports = Some((2379, 2380));
@@ -236,7 +236,7 @@ pub(crate) fn another_cluster_at_the_same_address_is_refused() {
     assert_kind(store.watch(b"/", Revision(1)).map(drop), ErrorKind::Replaced);
     let store = open(second.config());
     assert!(store.read(b"/", None).unwrap().1.is_empty());
-    // Without a member a call is refused, and does not use up its time.
+    // Without a member, a call is refused at once, long before its timeout.
     let store = open_with(second.config().with_timeout(2 * SOON));
     drop(second);
     let begun = Instant::now();
@@ -244,9 +244,9 @@ pub(crate) fn another_cluster_at_the_same_address_is_refused() {
     assert!(begun.elapsed() < SOON / 2);
 }
 
-/// etcd 3.4.23 writes a deletion to its disk with its index, and the end of an alarm without one: a
-/// member that is killed then tries again what was refused in between, and takes it. From then on
-/// it answers otherwise than the others, and says nothing. What it stores is compared.
+/// etcd 3.4.23 writes a deletion to its disk with its index, but the end of an alarm without one.
+/// If a member is killed then, it retries writes that were refused in between, and takes them. From
+/// then on its answers silently differ from the others'. trueup compares the members' data.
 pub(crate) fn a_member_whose_data_differs_is_named() {
     let mut cluster = Cluster::start(&ClusterOptions::local(3)).unwrap();
     let store = open(cluster.config());
@@ -276,7 +276,7 @@ pub(crate) fn a_member_whose_data_differs_is_named() {
     }
 }
 
-/// What each member, or who asks it, says that is wrong with it.
+/// Returns each member's faults, which the member or the client reports.
 fn faults(store: &EtcdStore) -> Vec<Vec<String>> {
     let members = store.members().unwrap();
     members.into_iter().map(|member| member.faults).collect()

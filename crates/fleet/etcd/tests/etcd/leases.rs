@@ -1,4 +1,4 @@
-//! How long a dead host's keys stay.
+//! The time that a dead host's keys stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use trueup_world::{Event, Export, Filter, Session, Store, WatchConfig, World};
 
 use crate::help::{open_with, put};
 
-/// etcd#9395, #15247: leases begin anew when the leader changes, for their time to live and an
-/// election timeout (1 s) more. So a dead host's keys stay for twice the time to live at most, an
+/// etcd#9395, #15247: when the leader changes, leases begin again for their time to live and an
+/// election timeout (1 s). So a dead host's keys stay at most for twice the time to live, an
 /// election, and that second.
 pub(crate) fn a_dead_host_s_keys_go_after_a_leader_change() {
     let ttl = Duration::from_secs(3);
@@ -47,9 +47,9 @@ pub(crate) fn a_dead_host_s_keys_go_after_a_leader_change() {
     }
 }
 
-/// etcd#15247: a leader that stood still for longer than leases last may take them all for ended
-/// when it goes on, though another one has renewed them since. What ends too early is exported
-/// again, and each host says so.
+/// etcd#15247: if a leader stalls for longer than leases last, it may afterwards take all of them
+/// for ended, although another leader has renewed them since. Exports that end too early are made
+/// again, and each host reports this.
 pub(crate) fn no_export_of_the_living_goes_unreported_when_a_leader_stalls() {
     const HOSTS: [&str; 4] = ["a", "b", "c", "d"];
     let ttl = Duration::from_secs(2);

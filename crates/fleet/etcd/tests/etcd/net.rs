@@ -5,12 +5,12 @@ use std::net::Ipv4Addr;
 use trueup_contracts::etcd::{Cluster, ClusterOptions, Place};
 use trueup_testkit::{Node, bridge_at};
 
-/// The members, and on their bridge `net` the test's own namespace.
+/// The members, and the test's own namespace on their bridge `net`.
 pub(crate) struct Net {
     pub(crate) members: Vec<Node>,
 }
 
-/// Starts members, each in a namespace, with what `options` adds.
+/// Starts members, each in a namespace. `options` changes their options.
 pub(crate) fn cluster(
     members: u8,
     options: impl FnOnce(ClusterOptions) -> ClusterOptions,
@@ -26,12 +26,12 @@ pub(crate) fn cluster(
 }
 
 impl Net {
-    /// A host on the network.
+    /// Makes a host on the network.
     pub(crate) fn host(&self, number: u8) -> Node {
         Node::new("net", Ipv4Addr::new(10, 99, 1, number))
     }
 
-    /// Cuts a member off from the others. Clients reach it.
+    /// Cuts a member off from the others. Clients can still reach it.
     pub(crate) fn cut_peers(&self, member: usize) {
         self.peers(member, "add");
     }

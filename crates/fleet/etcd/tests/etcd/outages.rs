@@ -1,4 +1,4 @@
-//! Members that end, stop, or have no room.
+//! Members that end, stop, or have no space.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ fn three() -> Cluster {
     Cluster::start(&ClusterOptions::local(3)).unwrap()
 }
 
-/// Has another member lead than this one.
+/// Makes a member other than this one the leader.
 fn lead_elsewhere(cluster: &Cluster, member: usize) {
     let to = (member + 1) % cluster.size();
     wait_until("another member leads", || {
@@ -35,7 +35,7 @@ pub(crate) fn every_call_ends_in_time() {
     const TIMEOUT: Duration = Duration::from_secs(1);
     let cluster = one();
     let store = open_with(cluster.config().with_timeout(TIMEOUT));
-    // On a busy machine one that answers may take longer.
+    // On a busy machine an answering member may take longer.
     let patient = open(cluster.config());
     let lease = patient.grant(Duration::from_secs(60)).unwrap();
     let other = patient.grant(Duration::from_secs(60)).unwrap();
@@ -72,8 +72,8 @@ pub(crate) fn calls_go_on_with_another_member() {
     let lease = open(cluster.config()).grant(10 * SOON).unwrap();
     wait_until("the lease is renewed", || store.renew(lease).is_ok());
     let mut watch = watch_at_last(&store, newest);
-    // One that stopped: reads are repeated elsewhere, in the time of the call. It does not lead, as
-    // an election takes time, too.
+    // A stopped member: reads are repeated elsewhere within the call's time. It is not the leader,
+    // because an election takes time, too.
     let paused = used(&cluster, &store);
     lead_elsewhere(&cluster, paused);
     cluster.pause(paused).unwrap();
@@ -85,7 +85,7 @@ pub(crate) fn calls_go_on_with_another_member() {
     assert!(silent[0].faults[0].contains("in time"), "{silent:?}");
     assert_eq!(store.read(b"/", None).unwrap().1.len(), 1);
     cluster.resume(paused).unwrap();
-    // One that ended refuses connections: nothing is lost, and a write goes elsewhere, too.
+    // A dead member refuses connections. Nothing is lost, and writes go elsewhere, too.
     cluster.kill(used(&cluster, &store)).unwrap();
     set_at_last(&store, "/a", "2");
     cluster.kill(paused).unwrap();
@@ -106,7 +106,7 @@ pub(crate) fn without_a_leader_nothing_is_written_and_watches_end() {
     assert_kind(store.commit(&[], &[put("/a", "2", None)]), ErrorKind::Unavailable);
     assert_kind(store.read(b"/", None), ErrorKind::Unavailable);
     assert_kind(store.watch(b"/", newest).map(drop), ErrorKind::Unavailable);
-    // What a person asks is answered all the same.
+    // Diagnostic requests are still answered.
     let members = store.members().unwrap();
     assert_eq!(members.len(), 3);
     assert_eq!(members[0].is_leader, Some(false));
@@ -120,8 +120,8 @@ pub(crate) fn without_a_leader_nothing_is_written_and_watches_end() {
     assert!(change(&mut watch).ends_with(" /a=3"));
 }
 
-/// Written values are delivered once, in order; those that are not known to be written once or
-/// never; and nothing else.
+/// Acknowledged values are delivered once, in order. Values with an unknown outcome are delivered
+/// once or never. Nothing else is delivered.
 pub(crate) fn a_change_of_leader_loses_and_invents_nothing() {
     let mut cluster = three();
     let (store, watcher) = (open_with(cluster.config()), open(cluster.config()));
@@ -220,7 +220,7 @@ pub(crate) fn a_full_store_is_read_and_not_written() {
     store.renew(lease).unwrap();
     let members = store.members().unwrap();
     assert!(members[0].faults[0].contains("NOSPACE"), "{members:?}");
-    // As an administrator does it.
+    // The steps of an administrator.
     cluster.compact(snapshot.0).unwrap();
     let deleted = store.commit(&[], &[Write::Delete(b"/a".to_vec())]);
     assert!(deleted.is_ok(), "{deleted:?}");

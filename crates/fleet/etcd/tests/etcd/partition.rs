@@ -1,4 +1,4 @@
-//! Networks that are cut without a word.
+//! Networks that are cut silently.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use trueup_world::{ErrorKind, Revision, Store};
 use crate::help::{SOON, change, end, open, open_with, set, set_at_last, watch_at_last};
 use crate::net::cluster;
 
-/// Lets clients ask often for a sign of life.
+/// Lets clients ping often.
 fn often(options: ClusterOptions) -> ClusterOptions {
     options.with_arguments(["--grpc-keepalive-min-time=500ms"])
 }
@@ -28,17 +28,17 @@ pub(crate) fn a_half_open_connection_is_noticed_by_keep_alives() {
     assert_eq!(end(&mut watch).kind(), ErrorKind::Unavailable);
     let error = store.read(b"/", None).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    // Meanwhile others write.
+    // Meanwhile other clients write.
     set_at_last(&open(cluster.config()), "/a", "2");
     host.heal();
     let mut watch = watch_at_last(&store, newest);
     assert!(change(&mut watch).ends_with(" /a=2"));
 }
 
-/// etcd closes connections that ask too often for a sign of life.
+/// etcd closes connections that ping too often.
 pub(crate) fn keep_alives_are_not_too_many_for_etcd() {
     let cluster = crate::help::one_with(&["--grpc-keepalive-min-time=500ms"]);
-    // In the same proportion as what is used unless set: 6 s to 5 s.
+    // The ratio is that of the defaults: 6 s to 5 s.
     let interval = Duration::from_millis(600);
     let store = open(cluster.config().with_keep_alive(interval, SOON));
     let mut watch = store.watch(b"/", Revision(1)).unwrap();
@@ -48,7 +48,7 @@ pub(crate) fn keep_alives_are_not_too_many_for_etcd() {
     assert_eq!(change(&mut watch), "2: /a=1");
 }
 
-/// Its clients reach it, and nothing new does.
+/// Its clients reach it, but nothing new does.
 pub(crate) fn a_watch_of_a_member_without_the_others_ends() {
     let (net, cluster) = cluster(3, |options| options);
     let used = (cluster.wait_for_leader().unwrap() + 1) % 3;
@@ -79,7 +79,7 @@ pub(crate) fn compaction_while_cut_off_is_reported() {
     let mut watch = watch_at_last(&store, newest);
     host.cut();
     assert_eq!(end(&mut watch).kind(), ErrorKind::Unavailable);
-    // With its lease the key of the one that was cut off goes.
+    // The key of the host that was cut off goes with its lease.
     let mut watch = watch_at_last(&other, newest);
     while !change(&mut watch).ends_with(" -/mine") {}
     set_at_last(&other, "/a", "2");
@@ -94,7 +94,7 @@ pub(crate) fn compaction_while_cut_off_is_reported() {
         }
     };
     assert_eq!(error.kind(), ErrorKind::Compacted);
-    // What it holds by now is read anew, deletions by their absence.
+    // The current state is read again. Deletions show as missing keys.
     let now = other.read(b"/", None).unwrap();
     assert_eq!(now.1.len(), 1);
     assert_eq!(&*now.1[0].value, b"3");

@@ -1,4 +1,5 @@
-//! The roles of hosts, as an administrator makes them, against credentials that are used for more.
+//! The roles of hosts, as an administrator makes them, and attempts to exceed them with a host's
+//! credentials.
 
 use trueup_contracts::etcd::Cluster;
 use trueup_etcd::{Administrator, EtcdStore};
@@ -9,7 +10,7 @@ use crate::help::{assert_kind, one, open, put};
 
 const PREFIX: &str = "/trueup";
 
-/// A cluster with the hosts a, b and c, each with a user of its name. a may export to c.
+/// Starts a cluster with the hosts a, b and c, each with a user of its name. a may export to c.
 fn hosts() -> Cluster {
     let mut cluster = one();
     for (host, recipients) in [("a", &["c".to_owned()][..]), ("b", &[]), ("c", &[])] {
@@ -28,7 +29,7 @@ fn world(cluster: &Cluster, host: &str) -> World {
     World::new(std::sync::Arc::new(store(cluster, host)), PREFIX, host).unwrap()
 }
 
-/// etcd itself refuses it, whatever the client's code is.
+/// etcd itself refuses it, whatever code the client runs.
 pub(crate) fn a_host_does_nothing_in_the_name_of_another() {
     let cluster = hosts();
     let (a, b) = (world(&cluster, "a"), world(&cluster, "b"));
@@ -63,7 +64,7 @@ pub(crate) fn a_host_does_nothing_in_the_name_of_another() {
         let watch = raw.watch(prefix.as_bytes(), Revision(1));
         assert_kind(watch.map(drop), ErrorKind::Denied);
     }
-    // A host changes no rights, those of other users among them.
+    // A host cannot change rights, including those of other users.
     let administrator = Administrator::connect(user(&cluster, "b", "b"));
     assert_kind(administrator.map(drop), ErrorKind::Denied);
 
@@ -91,7 +92,7 @@ pub(crate) fn a_role_is_made_once_and_follows_what_is_granted() {
     assert!(!again);
     assert!(administrator.add_role("a", "a").unwrap());
     assert!(!administrator.add_role("a", "a").unwrap());
-    // A user root of before, whose password is not known, is no way to be locked out.
+    // An earlier user root with an unknown password must not lock the administrator out.
     administrator.add_user("root", "forgotten").unwrap();
     assert_kind(administrator.enforce(""), ErrorKind::Invalid);
     cluster.enable_access_control().unwrap();

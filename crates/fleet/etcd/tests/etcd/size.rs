@@ -62,7 +62,7 @@ pub(crate) fn a_large_range_is_read_in_pages_of_one_revision() {
     });
 }
 
-/// More than one answer may hold.
+/// They are more than one answer may hold.
 pub(crate) fn large_values_are_read_in_smaller_pages() {
     let cluster = one();
     let store = open(cluster.config());
@@ -96,7 +96,7 @@ pub(crate) fn a_revision_larger_than_a_message_is_one_event() {
     }
 }
 
-/// What it does not take waits at etcd, not in memory here.
+/// Events that it does not take wait at etcd, not in memory here.
 pub(crate) fn a_slow_reader_misses_nothing() {
     let cluster = one();
     let store = open(cluster.config());
@@ -119,8 +119,8 @@ pub(crate) fn a_slow_reader_misses_nothing() {
     }
 }
 
-/// Each reader pays for what the host has stored, once and for no more, and of other hosts it knows
-/// what it knew: with `TRUEUP_LONG` for a million exports.
+/// Each reader pays once for the host's stored exports, and for no more. Its knowledge of other
+/// hosts stays. With `TRUEUP_LONG`, there are a million exports.
 pub(crate) fn a_host_that_exports_without_end_costs_a_reader_what_it_stores() {
     let count: u64 = match std::env::var_os("TRUEUP_LONG") {
         Some(_) => 1_000_000,
@@ -174,11 +174,11 @@ pub(crate) fn a_host_that_exports_without_end_costs_a_reader_what_it_stores() {
          then a change of another host is seen after {changed:.1?}",
         bytes >> 20
     );
-    // Keys, values and what keeps them, and a copy on the way.
+    // Keys, values, their overhead, and a temporary copy.
     assert!(bytes < 2000 * count + (64 << 20), "{bytes}");
 }
 
-/// The memory of this process, in bytes.
+/// Returns the memory of this process, in bytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();

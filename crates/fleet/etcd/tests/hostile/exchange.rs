@@ -1,4 +1,4 @@
-//! What a collector holds.
+//! A collector's holdings.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ fn export(host: &str, name: u64) -> Vec<u8> {
     wire::entry(key.as_bytes(), &[b'x'; 100], 5)
 }
 
-/// The export of a host, and no host that is alive.
+/// Answers with the export of one host, and no host that is alive.
 fn one_export(read: &Read) -> Vec<u8> {
     let is_any = read.from.starts_with(ANY.as_bytes());
     let entries: Vec<_> = is_any.then(|| export("good", 1)).into_iter().collect();
@@ -85,7 +85,7 @@ pub(crate) fn a_list_that_grew_too_large_leaves_what_is_known() {
         wire::page(&entries, true, wire::NEWEST)
     });
     let flooded = Arc::clone(&is_flooded);
-    // The watch ends once there is a flood, so that all is listed anew.
+    // The watch ends once there is a flood, so that everything is listed again.
     let member = Member::start(answers.and_watches(move |prefix, _| {
         let is_ended = flooded.load(Ordering::SeqCst) && prefix == ANY.as_bytes();
         is_ended.then(wire::compacted)
@@ -104,7 +104,7 @@ pub(crate) fn a_list_that_grew_too_large_leaves_what_is_known() {
     let reads = member.reads() - before;
     assert!(reads <= lists * (ENTRIES as u64 / 1000 + 2), "{reads} of {lists} lists");
     assert_still_exported(&collector);
-    // Once the flood is over the exchange goes on by itself.
+    // Once the flood is over, the exchange goes on by itself.
     is_flooded.store(false, Ordering::SeqCst);
     wait_until("it is reached again", || {
         held(&collector).is_some_and(|held| held.cut_off.is_none() && held.changes.len() == 1)

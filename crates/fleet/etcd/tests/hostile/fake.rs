@@ -1,4 +1,4 @@
-//! A member of etcd that answers whatever a test has it answer.
+//! A member of etcd whose answers a test decides.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -22,26 +22,26 @@ use crate::wire::{self, Field};
 type Data = Cursor<Vec<u8>>;
 type Watch = Box<dyn Fn(&[u8], u64) -> Option<Vec<u8>> + Send + Sync>;
 
-/// How long a watch is quiet until it looks for a message again.
+/// The time that a quiet watch waits before it looks for a message again.
 const PAUSE: Duration = Duration::from_millis(10);
 
 type Answer = dyn Fn(u64, &Read) -> Vec<u8> + Send + Sync;
 
-/// What a member answers.
+/// The answers of a member.
 pub(crate) struct Answers {
-    /// A message for each read, of the read's number from 0 on and of its parts.
+    /// Makes the message for a read, from the read's number, from 0 on, and its parts.
     pub(crate) read: Box<Answer>,
-    /// The messages of a watch, by its prefix and the number of the message, from 0 on. Where there
-    /// is none it is asked again soon.
+    /// Makes a watch's next message, from the prefix and the number of the message, from 0 on. If
+    /// there is none, it is called again soon.
     pub(crate) watch: Watch,
-    /// Bytes of a header with each answer.
+    /// The bytes of a header in each answer.
     pub(crate) header: usize,
 }
 
-/// A read, as a client asked for it.
+/// A read, as a client requested it.
 pub(crate) struct Read {
     pub(crate) from: Vec<u8>,
-    /// 0: any number of entries.
+    /// The most entries. 0 for any number.
     pub(crate) limit: u64,
 }
 
@@ -96,13 +96,13 @@ impl Member {
         Member { url, counts }
     }
 
-    /// The configuration of a client whose calls have time on a busy machine.
+    /// Returns the configuration of a client whose calls have time on a busy machine.
     pub(crate) fn config(&self) -> Config {
         let minute = Duration::from_secs(60);
         Config::new([&*self.url]).with_timeout(minute).with_connect_timeout(minute)
     }
 
-    /// How many bytes of messages it has sent: the client took them.
+    /// Returns the bytes of messages that it has sent and the client took.
     pub(crate) fn sent(&self) -> u64 {
         self.counts.sent.load(Ordering::SeqCst)
     }
@@ -174,7 +174,7 @@ async fn answer(
                 }
             }
         }
-        // All fields have defaults but the header.
+        // All fields have defaults, except the header.
         _ => send(stream, wire::header(wire::NEWEST), counts).await?,
     }
     let mut trailers = HeaderMap::new();
@@ -189,7 +189,7 @@ fn text(fields: &BTreeMap<u64, Field>, field: u64) -> Vec<u8> {
     }
 }
 
-/// Sends a message, as the client gives it room.
+/// Sends a message, as fast as the client takes it.
 async fn send(
     stream: &mut SendStream<Data>,
     message: Vec<u8>,

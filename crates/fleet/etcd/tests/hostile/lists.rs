@@ -53,7 +53,7 @@ pub(crate) fn pages_that_make_no_progress_end_with_an_error() {
     assert!(error.to_string().contains("another key"), "{error}");
 }
 
-/// Of two bytes each, entries would take forty times their room in the message.
+/// With two bytes each, entries would take forty times their size in the message.
 pub(crate) fn an_answer_larger_than_a_message_is_not_taken() {
     let member = Member::start(Answers::to_reads(|_, _| {
         [wire::header(wire::NEWEST), [0x12, 0].repeat(30_000_000)].concat()

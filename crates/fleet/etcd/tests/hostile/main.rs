@@ -1,5 +1,5 @@
-//! A hostile or broken etcd decides neither how much memory a host takes nor how long it loops, and
-//! what a host knew stays.
+//! A hostile or broken etcd decides neither how much memory a host takes nor how long it loops. The
+//! host's earlier knowledge stays.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -15,14 +15,15 @@ use fake::{Answers, Member};
 use trueup_etcd::EtcdStore;
 use trueup_world::Limits;
 
-/// Long enough for what should come, on a busy machine.
+/// Long enough for an expected event on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
-/// What these tests let a client hold.
+/// The most entries that a client may hold in these tests.
 const ENTRIES: usize = 20_000;
 const BYTES: usize = 4 << 20;
 
-/// What a client may have been sent: what it holds, a message of 4 MiB more, and what is on its way.
+/// The most bytes that a client may have been sent: those it holds, a further message of 4 MiB, and
+/// those on the way.
 const SENT: u64 = 16 << 20;
 
 fn limits() -> Limits {
@@ -33,7 +34,7 @@ fn open(member: &Member) -> EtcdStore {
     EtcdStore::open(member.config().with_read_limits(limits())).unwrap()
 }
 
-/// So many entries with values of 100 bytes, from that number on.
+/// Makes `count` entries with values of 100 bytes, from number `first` on.
 fn entries(first: u64, count: u64, revision: u64) -> Vec<Vec<u8>> {
     let key = |number: u64| format!("/t/{number:012}").into_bytes();
     let numbers = first..first + count;

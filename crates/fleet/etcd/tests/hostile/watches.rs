@@ -11,7 +11,7 @@ fn watch(member: &Member) -> Box<dyn StoreWatch> {
     open(member).watch(b"/t/", Revision(wire::NEWEST)).unwrap()
 }
 
-/// The revisions that come, and the error with which the watch ends.
+/// Returns the delivered revisions, and the error with which the watch ends.
 fn end(watch: &mut Box<dyn StoreWatch>) -> (Vec<u64>, Error) {
     let (begun, mut revisions) = (Instant::now(), Vec::new());
     while begun.elapsed() < SOON {
@@ -44,7 +44,7 @@ pub(crate) fn one_key_written_endlessly_by_one_revision_ends_with_an_error() {
     assert!(member.sent() < SENT, "{}", member.sent());
 }
 
-/// etcd sends what a watch has missed in an answer of up to a thousand revisions.
+/// etcd sends changes that a watch has missed in an answer of up to a thousand revisions.
 pub(crate) fn whole_revisions_of_an_endless_answer_are_delivered() {
     let member = Member::start(empty().and_watches(|_, part| {
         let part = entries(0, 1000, wire::NEWEST + 1 + part);
@@ -52,7 +52,7 @@ pub(crate) fn whole_revisions_of_an_endless_answer_are_delivered() {
     }));
     let mut watch = watch(&member);
     let mut next = wire::NEWEST + 1;
-    // More than may be held of one revision.
+    // These are more than may be held of one revision.
     while next < wire::NEWEST + 3 * ENTRIES as u64 / 1000 {
         match watch.next(SOON).unwrap().expect("a revision in time") {
             StoreEvent::Changes { revision, changes } => {

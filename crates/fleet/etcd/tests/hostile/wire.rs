@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// The revision of the store in each answer, unless said otherwise.
+/// The default revision of the store in each answer.
 pub(crate) const NEWEST: u64 = 1_000_000;
 
 pub(crate) enum Field {
@@ -31,7 +31,7 @@ fn take_varint(bytes: &mut &[u8]) -> u64 {
     number
 }
 
-/// A number as a field.
+/// Encodes a number as a field.
 pub(crate) fn number(field: u64, number: u64) -> Vec<u8> {
     let mut message = Vec::new();
     varint(field << 3, &mut message);
@@ -39,7 +39,7 @@ pub(crate) fn number(field: u64, number: u64) -> Vec<u8> {
     message
 }
 
-/// Bytes, or a message, as a field.
+/// Encodes bytes, or a message, as a field.
 pub(crate) fn bytes(field: u64, bytes: &[u8]) -> Vec<u8> {
     let mut message = Vec::new();
     varint(field << 3 | 2, &mut message);
@@ -48,7 +48,7 @@ pub(crate) fn bytes(field: u64, bytes: &[u8]) -> Vec<u8> {
     message
 }
 
-/// The fields of a message; of one that comes twice the last.
+/// Returns the fields of a message. If one comes twice, the last counts.
 pub(crate) fn fields(mut message: &[u8]) -> BTreeMap<u64, Field> {
     let mut fields = BTreeMap::new();
     while !message.is_empty() {
@@ -77,41 +77,41 @@ pub(crate) fn unframed(bytes: &[u8]) -> Option<&[u8]> {
     bytes.get(5..5 + u32::from_be_bytes(length) as usize)
 }
 
-/// The header of an answer, as its first field.
+/// Encodes the header of an answer, as its first field.
 pub(crate) fn header(revision: u64) -> Vec<u8> {
     bytes(1, &[number(1, 1), number(2, 1), number(3, revision)].concat())
 }
 
-/// An entry: without a field, as it is put into an answer or an event.
+/// Encodes an entry, without the field that wraps it in an answer or an event.
 pub(crate) fn entry(key: &[u8], value: &[u8], revision: u64) -> Vec<u8> {
     [bytes(1, key), number(2, revision), number(3, revision), bytes(5, value)].concat()
 }
 
-/// The answer to a read.
+/// Encodes the answer to a read.
 pub(crate) fn page(entries: &[Vec<u8>], more: bool, revision: u64) -> Vec<u8> {
     let entries = entries.iter().map(|entry| bytes(2, entry));
     let parts = [header(revision), number(3, more.into())];
     parts.into_iter().chain(entries).collect::<Vec<_>>().concat()
 }
 
-/// A message of a watch, with puts.
+/// Encodes a message of a watch, with puts.
 pub(crate) fn events(entries: &[Vec<u8>], fragment: bool) -> Vec<u8> {
     let events = entries.iter().map(|entry| bytes(11, &bytes(2, entry)));
     let parts = [header(NEWEST), number(7, fragment.into())];
     parts.into_iter().chain(events).collect::<Vec<_>>().concat()
 }
 
-/// The first message of a watch.
+/// Encodes the first message of a watch.
 pub(crate) fn created() -> Vec<u8> {
     [header(NEWEST), number(3, 1)].concat()
 }
 
-/// The last message of a watch, with the reason.
+/// Encodes the last message of a watch, with the reason.
 pub(crate) fn cancelled(reason: &str) -> Vec<u8> {
     [header(NEWEST), number(4, 1), bytes(6, reason.as_bytes())].concat()
 }
 
-/// The last message of a watch whose changes are compacted.
+/// Encodes the last message of a watch whose changes are compacted.
 pub(crate) fn compacted() -> Vec<u8> {
     [header(NEWEST), number(4, 1), number(5, NEWEST)].concat()
 }

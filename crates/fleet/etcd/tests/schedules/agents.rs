@@ -1,4 +1,4 @@
-//! Hosts as processes of their own, which can be killed and stopped: each exports with a session.
+//! Hosts as processes of their own, which can be killed and stopped. Each exports with a session.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -21,9 +21,9 @@ use trueup_testkit::Node;
 
 /// The first argument of an agent's process.
 const AGENT: &str = "--agent";
-/// What an agent's leases are granted.
+/// The time to live of an agent's leases.
 const TTL: Duration = Duration::from_secs(2);
-/// What every agent exports.
+/// The names of every agent's exports.
 pub(crate) const EXPORTS: [&str; 2] = ["x", "y"];
 
 /// Runs an agent if this is its process.
@@ -41,7 +41,7 @@ pub(crate) fn main() -> Option<ExitCode> {
     let exports = EXPORTS.map(|name| Export::new("test", name, host.as_str()));
     again(|| session.declare(&exports).and_then(|it| it.into_result()));
     println!("ready");
-    // It ends with the process that started it.
+    // The agent ends with the process that started it.
     thread::spawn(|| {
         let _ = std::io::stdin().read_line(&mut String::new());
         std::process::exit(0);
@@ -57,7 +57,7 @@ pub(crate) fn main() -> Option<ExitCode> {
     }
 }
 
-/// Calls until it succeeds.
+/// Repeats a call until it succeeds.
 fn again<T>(mut call: impl FnMut() -> Result<T, trueup_world::Error>) -> T {
     loop {
         match call() {
@@ -68,7 +68,7 @@ fn again<T>(mut call: impl FnMut() -> Result<T, trueup_world::Error>) -> T {
     }
 }
 
-/// The configuration of a host, with the certificates and the password of that folder.
+/// Makes the configuration of a host, with the certificates and the password in `folder`.
 pub(crate) fn config(folder: &Path, endpoints: impl IntoIterator<Item = String>) -> Config {
     let second = Duration::from_secs(1);
     Config::new(endpoints)
@@ -83,7 +83,7 @@ pub(crate) fn config(folder: &Path, endpoints: impl IntoIterator<Item = String>)
 /// An agent's process.
 pub(crate) struct Agent {
     process: Child,
-    /// How many leases it has lost, as it says; none until it has exported all.
+    /// The number of leases that it reported as lost. `None` until it has exported everything.
     losses: Arc<Mutex<Option<usize>>>,
 }
 
@@ -120,13 +120,13 @@ impl Drop for Agent {
     }
 }
 
-/// The hosts that export, each a process.
+/// The exporting hosts, each in a process.
 pub(crate) struct Agents {
     nodes: BTreeMap<&'static str, Node>,
     running: BTreeMap<&'static str, Agent>,
-    /// The leases that former processes lost, and how often an agent was killed.
+    /// The leases that former processes lost, and the number of kills of an agent.
     former: BTreeMap<&'static str, (usize, usize)>,
-    /// The files, the endpoints and the world of all.
+    /// The common files, endpoints and world.
     folder: PathBuf,
     urls: Vec<String>,
     world: String,
@@ -172,19 +172,19 @@ impl Agents {
         (host, agent)
     }
 
-    /// The leases that were lost, as the agents said.
+    /// Returns the number of lost leases that the agents reported.
     pub(crate) fn losses(&self) -> usize {
         self.running.keys().map(|host| self.allowed(host).0).sum()
     }
 
-    /// How many leases an agent lost, and how often it was killed.
+    /// Returns the number of leases that an agent lost, and the number of its kills.
     pub(crate) fn allowed(&self, host: &str) -> (usize, usize) {
         let (losses, kills) = self.former[host];
         (losses + self.running[host].losses().unwrap(), kills)
     }
 
-    /// Checks that what is collected is what lives, and that nothing of the living went away unless
-    /// its lease had ended, which it reported.
+    /// Checks that the collected exports are those of live agents. An export of a live agent may go
+    /// away only if its lease had ended, and the agent reported this.
     pub(crate) fn check(&self, observer: &Observer) {
         let hosts: Vec<_> = self.running.keys().copied().collect();
         let all = exports(&hosts);
@@ -197,13 +197,13 @@ impl Agents {
         }
     }
 
-    /// Ends the agents. Returns where they were.
+    /// Ends the agents. Returns their nodes.
     pub(crate) fn end(self) -> BTreeMap<&'static str, Node> {
         self.nodes
     }
 }
 
-/// What all agents export while they live, as [`Observer::collected`] shows it.
+/// Returns the exports of live agents, in the form of [`Observer::collected`].
 fn exports(hosts: &[&str]) -> Vec<String> {
     let exports = hosts.iter().flat_map(|host| EXPORTS.map(|name| format!("{host} {name}")));
     exports.collect()

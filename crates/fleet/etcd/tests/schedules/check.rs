@@ -1,4 +1,4 @@
-//! The check of what writers and watchers recorded.
+//! Checks the records of writers and watchers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,7 +19,7 @@ pub(crate) struct Figures {
     expired: usize,
     breaks: usize,
     gaps: usize,
-    /// Leases that agents lost and reported.
+    /// The number of leases that agents lost and reported.
     pub(crate) losses: usize,
 }
 
@@ -59,9 +59,8 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Checks that no change is lost, none is invented, and none came twice; that watchers agree with
-/// each other and with the store; and that keys went with a lease only if it ended. Returns
-/// figures.
+/// Checks that no change is lost, invented or repeated. Watchers must agree with each other and
+/// with the store. Keys may go with a lease only if it ended. Returns figures.
 pub(crate) fn check(
     writers: &[Written],
     watchers: &[Watched],
@@ -74,14 +73,14 @@ pub(crate) fn check(
         let within = |gap: &(Revision, Revision)| at > gap.0 && at <= gap.1;
         watchers.iter().all(|watcher| watcher.gaps.iter().any(within))
     };
-    // What was acknowledged is there.
+    // Every acknowledged write is there.
     for ((key, value), revision) in attempts() {
         let Some(at) = revision else { continue };
         let seen = history.get(at).and_then(|changes| changes.get(key));
         let is_there = match (seen, value) {
             (Some(Some(entry)), Some(value)) => entry.value == *value,
             (Some(None), None) => true,
-            // A deletion of what was not there changes nothing.
+            // The deletion of a missing key changes nothing.
             (None, None) => {
                 let last = history.range(..=*at).rev().find_map(|(_, it)| it.get(key));
                 has_gap || !matches!(last, Some(Some(_)))
@@ -92,7 +91,7 @@ pub(crate) fn check(
             return Err(format!("lost at {at}: {} {value:?}: {seen:?}", text(key)));
         }
     }
-    // What is there was written, once, and by what may have written it.
+    // Every value was written once, by an attempt that may have written it.
     let values: BTreeSet<_> = attempts().filter_map(|it| it.0.1.as_deref()).collect();
     let refused: BTreeSet<_> = writers
         .iter()
@@ -181,7 +180,7 @@ pub(crate) fn check(
     })
 }
 
-/// What all watchers saw, which has to be the same.
+/// Joins the history that all watchers saw. Fails if they differ.
 fn history(watchers: &[Watched]) -> Result<BTreeMap<Revision, Changes>, String> {
     let mut history: BTreeMap<Revision, Changes> = BTreeMap::new();
     for watcher in watchers {

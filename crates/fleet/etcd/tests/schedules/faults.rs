@@ -1,4 +1,4 @@
-//! What happens to members, networks and hosts.
+//! Faults of members, networks and hosts.
 
 use std::thread;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::proxy::Proxies;
 use crate::{config_of, mark, until_ok};
 use trueup_testkit::Node;
 
-/// What faults happen to.
+/// The parts that faults affect.
 pub(crate) struct Scene<'a> {
     pub(crate) net: &'a Net,
     pub(crate) cluster: &'a mut Cluster,
@@ -29,7 +29,7 @@ pub(crate) struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// Does something, waits, and undoes it. Returns what it was.
+    /// Causes a fault, waits, and undoes it. Returns its description.
     pub(crate) fn fault(&mut self, rng: &mut Rng) -> String {
         let member = rng.usize(0..3);
         let host = rng.usize(0..self.hosts.len());
@@ -39,13 +39,13 @@ impl Scene<'_> {
             0 => self.kill(leader, time, &[]),
             1 => self.kill(member, time, &[]),
             2 => {
-                // A machine that is started again counts from another time.
+                // A restarted machine counts from another time.
                 let seconds = rng.u32(0..100_000_000).to_string();
                 let clock = ["unshare", "--time", "--monotonic", &seconds];
                 self.kill(leader, time, &clock)
             }
             3 => {
-                // Its clock jumps meanwhile, as it sees it.
+                // From its own view, its clock jumps meanwhile.
                 self.cluster.pause(member).unwrap();
                 thread::sleep(time);
                 self.cluster.resume(member).unwrap();
@@ -83,7 +83,7 @@ impl Scene<'_> {
                 format!("host {host} cut off for {time:?}, compacted: {compacted}")
             }
             10 => {
-                // It has nothing to restart from if it did not join.
+                // If it did not join, it has no data to restart from.
                 self.cluster.replace(member).unwrap();
                 wait_for_all(self.cluster);
                 format!("member {member} replaced")
@@ -126,9 +126,9 @@ impl Scene<'_> {
         }
     }
 
-    /// Waits until each member has written to its disk that an alarm has ended, and that all before
-    /// it is done: one that is killed in between takes writes that were refused, and its data
-    /// differs from then on. That etcd does this is shown by a test of its own.
+    /// Waits until each member has written the end of an alarm to its disk, and has finished
+    /// everything before it. If a member is killed in between, it takes writes that were refused,
+    /// and its data differs from then on. Another test shows this behaviour of etcd.
     fn write_out(&self) {
         mark(self.store, "/", "none");
         wait_for_all(self.cluster);
@@ -140,7 +140,8 @@ impl Scene<'_> {
         newest.is_ok_and(|newest| self.cluster.compact(newest.0).is_ok())
     }
 
-    /// Until its lease has ended. It finds that, exports again, and says so.
+    /// Stops an agent until its lease has ended. The agent notices, exports again, and reports
+    /// this.
     fn stop_agent(&mut self, rng: &mut Rng) -> String {
         let (host, agent) = self.agents.pick(rng);
         self.observer.wait(host, true);
@@ -153,7 +154,7 @@ impl Scene<'_> {
         format!("agent {host} stopped: gone after {took:.1?}")
     }
 
-    /// With what it exported.
+    /// Kills an agent, which ends its exports.
     fn kill_agent(&mut self, rng: &mut Rng) -> String {
         let (host, _) = self.agents.pick(rng);
         self.observer.wait(host, true);
@@ -164,7 +165,7 @@ impl Scene<'_> {
     }
 }
 
-/// Waits until all members serve: two of them could lose their data together otherwise.
+/// Waits until all members serve. Otherwise two of them could lose their data together.
 pub(crate) fn wait_for_all(cluster: &Cluster) {
     for member in 0..3 {
         let store = EtcdStore::open(config_of(cluster, &[member])).unwrap();

@@ -1,4 +1,4 @@
-//! Hosts that write and watch, and record what they did and saw.
+//! Hosts that write and watch, and record their calls and events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -12,22 +12,22 @@ use trueup_world::{Compare, Entry, Error, ErrorKind, LeaseId, Revision, Store, S
 
 use crate::SOON;
 
-/// A key and what it is set to, or that it is deleted.
+/// A key with its new value. `None` for a deletion.
 pub(crate) type Attempt = (Vec<u8>, Option<Vec<u8>>);
-/// One that may have taken effect, with the revision that made it; none if that is not known.
+/// An attempt that may have taken effect, with its revision. `None` if that is not known.
 pub(crate) type Sent = (Attempt, Option<Revision>);
 
-/// What a writer did.
+/// The record of a writer.
 #[derive(Default)]
 pub(crate) struct Written {
     pub(crate) attempts: Vec<Sent>,
-    /// What certainly took no effect.
+    /// The attempts that certainly took no effect.
     pub(crate) refused: Vec<Attempt>,
     /// The leases that were found to have ended.
     pub(crate) ended: BTreeSet<LeaseId>,
-    /// The lease that it renewed until it ended.
+    /// The lease that it renewed until its end.
     last_lease: Option<LeaseId>,
-    /// How many leases were granted.
+    /// The number of granted leases.
     pub(crate) leases: usize,
 }
 
@@ -92,8 +92,8 @@ pub(crate) fn write(
 }
 
 impl Written {
-    /// Finds out whether its last lease has ended: after the last revision of the case, as it is
-    /// not renewed meanwhile.
+    /// Finds out if its last lease has ended. This is after the last revision of the case, and the
+    /// lease is not renewed meanwhile.
     pub(crate) fn check_last_lease(&mut self, store: &EtcdStore) {
         let begun = Instant::now();
         while let Some(id) = self.last_lease {
@@ -124,23 +124,23 @@ fn keep(store: &EtcdStore, lease: Option<LeaseId>, written: &mut Written) -> Opt
     granted
 }
 
-/// What became of keys: the entry, or none.
+/// The new state of keys: the entry, or `None` if it is deleted.
 pub(crate) type Changes = BTreeMap<Vec<u8>, Option<Entry>>;
 
-/// What a watcher saw.
+/// The record of a watcher.
 #[derive(Default)]
 pub(crate) struct Watched {
     /// The changes of each revision.
     pub(crate) changes: BTreeMap<Revision, Changes>,
-    /// From which revision to which one it read anew, as the changes between were gone.
+    /// The revisions at the two ends of each gap, in which the changes were gone, so it read again.
     pub(crate) gaps: Vec<(Revision, Revision)>,
-    /// The entries that it knows of: those that it read anew last, until the end of the case.
+    /// The entries of the last full read. From the end of the case, all known entries.
     pub(crate) entries: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Where it began again, and why.
+    /// The revisions at which it began again, with the reasons.
     pub(crate) breaks: Vec<(Revision, String)>,
 }
 
-/// Watches until the last revision of the case is seen, and records what it saw up to there.
+/// Watches until it has seen the last revision of the case, and records everything up to there.
 pub(crate) fn watch(
     store: &EtcdStore,
     prefix: &str,
@@ -166,7 +166,7 @@ pub(crate) fn watch(
                         assert!(revision >= seen, "{revision} after {seen}");
                         seen = revision;
                     }
-                    // The network is whole by then.
+                    // The network is repaired by then.
                     None if last.get().is_some() => {
                         let since = *ending.get_or_insert_with(Instant::now);
                         assert!(since.elapsed() < SOON, "the end did not come");
@@ -194,8 +194,8 @@ pub(crate) fn watch(
 }
 
 impl Watched {
-    /// Leaves out what came after the last revision: a write whose outcome is not known may take
-    /// effect so late, and not every watcher still sees it.
+    /// Leaves out changes after the last revision. A write with an unknown outcome may take effect
+    /// that late, and not every watcher still sees it.
     fn end(&mut self, store: &EtcdStore, prefix: &[u8], last: Revision) -> Result<(), Error> {
         let read = self.gaps.last().map_or(Revision(0), |gap| gap.1);
         if read > last {

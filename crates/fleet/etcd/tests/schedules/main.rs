@@ -1,6 +1,7 @@
 //! Random schedules of faults on three members, with writers, watchers and exporting hosts, and a
-//! check of all that they recorded. Clients connect with TLS, as a user whose tokens expire after
-//! two seconds. `TRUEUP_CASES` says how many, `TRUEUP_SEED` (a number, or `random`) which.
+//! check of all their records. Clients connect with TLS, as a user whose tokens expire after two
+//! seconds. `TRUEUP_CASES` is the number of schedules, `TRUEUP_SEED` (a number, or `random`) the
+//! first seed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -35,9 +36,9 @@ use net::Net;
 use observer::Observer;
 use proxy::Proxies;
 
-/// Schedules, unless `TRUEUP_CASES` says otherwise.
+/// The default number of schedules.
 const CASES: u64 = 2;
-/// How long all is bounded that is to come back by itself.
+/// The time limit for everything that must recover by itself.
 const SOON: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
@@ -48,15 +49,15 @@ fn main() -> ExitCode {
     trueup_testkit::main(&[(stringify!(random_schedules_lose_and_invent_nothing), test)])
 }
 
-/// All that the cases share.
+/// The parts that all cases share.
 struct Stage {
     net: Net,
     cluster: Cluster,
-    /// Two with writers, two with watchers.
+    /// Two hosts with writers, two with watchers.
     hosts: Vec<Node>,
-    /// Those of the hosts 1 and 3.
+    /// The proxies of the hosts 1 and 3.
     proxies: Vec<Proxies>,
-    /// Those of the agents.
+    /// The nodes of the agents.
     nodes: BTreeMap<&'static str, Node>,
 }
 
@@ -103,7 +104,7 @@ impl Stage {
         Stage { nodes: nodes.collect(), proxies: proxies.into(), net, cluster, hosts }
     }
 
-    /// The endpoints as a host has them: itself, where it has a proxy.
+    /// Returns the endpoints for a host. If it has a proxy, these are on the host itself.
     fn endpoints(&self, host: usize) -> Vec<String> {
         let proxies = (host % 2 == 1).then(|| &self.proxies[host / 2]);
         match proxies {
@@ -115,8 +116,8 @@ impl Stage {
         }
     }
 
-    /// Two writers, two watchers and two agents, while things happen to members, networks and
-    /// hosts. Returns figures, and what happened.
+    /// Runs two writers, two watchers and two agents during faults of members, networks and hosts.
+    /// Returns figures, and the faults.
     fn run(&mut self, case: u64, rng: &mut Rng) -> Result<(Figures, Vec<String>), String> {
         let prefix = &*format!("/case{case:04}/");
         let mut stores = Vec::new();
@@ -170,7 +171,7 @@ impl Stage {
             for (writer, store) in writers.iter_mut().zip(&stores) {
                 writer.check_last_lease(store);
             }
-            // As a write of which it is not known whether it takes effect.
+            // Like a write with an unknown outcome.
             mark(&store, prefix, "late");
             last.set(end).unwrap();
             let watchers: Vec<_> = watchers.into_iter().map(|it| it.join().unwrap()).collect();
@@ -201,13 +202,13 @@ impl Stage {
     }
 }
 
-/// The configuration of a host that is never cut off.
+/// Makes the configuration of a host that is never cut off.
 fn config_of(cluster: &Cluster, members: &[usize]) -> Config {
     let endpoints = cluster.config_of(members).endpoints;
     config(cluster.folder(), endpoints).with_timeout(Duration::from_secs(5))
 }
 
-/// Calls until it succeeds.
+/// Repeats a call until it succeeds.
 fn until_ok<T: std::fmt::Debug>(mut call: impl FnMut() -> Result<T, Error>) -> T {
     let begun = Instant::now();
     loop {
@@ -218,7 +219,7 @@ fn until_ok<T: std::fmt::Debug>(mut call: impl FnMut() -> Result<T, Error>) -> T
     }
 }
 
-/// Writes a revision that is none of the writers': the last one of a case.
+/// Writes a revision that is not the writers', as the last one of a case.
 fn mark(store: &EtcdStore, prefix: &str, name: &str) -> Revision {
     let put = Write::Put { key: format!("{prefix}{name}").into(), value: name.into(), lease: None };
     until_ok(|| store.commit(&[], std::slice::from_ref(&put))).expect("nothing was compared")

@@ -1,4 +1,4 @@
-//! A watcher of what the agents export.
+//! A watcher of the agents' exports.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,10 +10,11 @@ use trueup_world::{Entry, Event, Filter, ResourceKey, Store, WatchConfig, World}
 use crate::SOON;
 use crate::agents::EXPORTS;
 
-/// What a watcher knows of the agents' exports.
+/// A watcher's knowledge of the agents' exports.
 #[derive(Default)]
 pub(crate) struct Seen {
-    /// Of each agent that has been seen: true while its export is there, and how often it went.
+    /// For each agent seen: true while its export exists, and the number of times that it went
+    /// away.
     hosts: BTreeMap<String, (bool, usize)>,
     is_ended: bool,
 }
@@ -52,7 +53,7 @@ impl Observer {
         Observer { world, seen }
     }
 
-    /// Waits until an agent's exports are there, or are gone, and returns how long it took.
+    /// Waits until an agent's exports exist, or are gone. Returns the time that this took.
     pub(crate) fn wait(&self, host: &str, is_there: bool) -> Duration {
         let begun = Instant::now();
         while self.known(host).0 != is_there {
@@ -62,12 +63,12 @@ impl Observer {
         begun.elapsed()
     }
 
-    /// How often an agent's exports went away.
+    /// Returns the number of times that an agent's exports went away.
     pub(crate) fn gone(&self, host: &str) -> usize {
         self.known(host).1
     }
 
-    /// What is collected now: names and exporters.
+    /// Returns the exports that are collected now: names and exporters.
     pub(crate) fn collected(&self) -> Option<Vec<String>> {
         let now = self.world.collect(&[Filter::all()]).ok()?;
         let shown =

@@ -1,4 +1,4 @@
-//! A network that is slow: a proxy between a host and the members. (Not every kernel has netem.)
+//! A slow network: a proxy between a host and the members. (Not every kernel has netem.)
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use trueup_testkit::Node;
 pub(crate) struct Proxies {
     /// Their ports on the host, in the order of the members.
     pub(crate) ports: Vec<u16>,
-    /// Milliseconds that each byte is late, in either direction.
+    /// The milliseconds by which each byte is delayed, in either direction.
     delay: Arc<AtomicU64>,
 }
 
@@ -57,7 +57,7 @@ fn accept(listener: &TcpListener, member: SocketAddr, delay: &Arc<AtomicU64>) {
     }
 }
 
-/// Carries what comes from one stream to the other, late, until either ends.
+/// Copies one stream to the other with a delay, until either ends.
 fn carry(mut from: TcpStream, mut to: TcpStream, delay: Arc<AtomicU64>) {
     let (bytes, received) = mpsc::channel::<(Instant, Vec<u8>)>();
     let closer = [from.try_clone().unwrap(), to.try_clone().unwrap()];

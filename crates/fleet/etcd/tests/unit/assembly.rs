@@ -1,4 +1,4 @@
-//! Tests of how responses are put together. No etcd is needed.
+//! Tests of the assembly of responses. No etcd is needed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,7 +21,7 @@ fn assembly(after: Revision, is_ordered: bool) -> Assembly {
     Assembly::new(after, is_ordered, Limits::default())
 }
 
-/// Takes a response now.
+/// Takes a response at the current time.
 fn take(assembly: &mut Assembly, response: PbWatchResponse) -> Result<Vec<StoreEvent>, Failure> {
     assembly.take(response, Instant::now())
 }
@@ -31,7 +31,7 @@ fn response(events: Vec<PbEvent>, fragment: bool, newest: i64) -> PbWatchRespons
     PbWatchResponse { header: Some(header), events, fragment, ..Default::default() }
 }
 
-/// The revisions of the events, and the keys of each.
+/// Returns the revisions of the events, each with its keys.
 fn shown(events: &[StoreEvent]) -> Vec<String> {
     let change = |(key, now): (&Vec<u8>, &Option<Entry>)| {
         let sign = if now.is_some() { "" } else { "-" };
@@ -51,7 +51,7 @@ fn shown(events: &[StoreEvent]) -> Vec<String> {
 fn a_revision_in_parts_is_one_event() {
     let mut assembly = assembly(Revision(4), true);
     let first = take(&mut assembly, response(vec![put("a", 5), put("d", 6)], true, 7));
-    // More of the newest may come, and of the others none.
+    // More changes of the newest revision may come, but none of the others.
     assert_eq!(shown(&first.unwrap()), ["5: a"]);
     assert_eq!(take(&mut assembly, response(vec![], true, 7)).unwrap(), []);
     let second = take(&mut assembly, response(vec![put("c", 6), put("b", 7)], false, 7));
@@ -68,7 +68,7 @@ fn progress_moves_forward_only_and_not_while_parts_are_missing() {
     assert_eq!(shown(&events.unwrap()), ["10: b"]);
     let part = take(&mut assembly, response(vec![put("c", 11)], true, 12));
     assert_eq!(part.unwrap(), []);
-    // An answer in between is none to the parts.
+    // An answer in between does not affect the parts.
     let answer = PbWatchResponse { watch_id: ALL_WATCHES, ..response(vec![], false, 12) };
     assert_eq!(take(&mut assembly, answer).unwrap(), []);
     let rest = take(&mut assembly, response(vec![], false, 12)).unwrap();
@@ -121,7 +121,7 @@ fn an_answer_that_may_have_overtaken_changes_is_believed_later() {
     let after = |times| begun + times * QUIET;
     assert_eq!(assembly.take(answer(9), begun).unwrap(), []);
     assert_eq!(assembly.take(answer(10), begun + QUIET / 2).unwrap(), []);
-    // A change since: it begins anew.
+    // A change came since, so the time begins again.
     let event = response(vec![put("a", 7)], false, 10);
     let events = assembly.take(event, after(1)).unwrap();
     assert_eq!(shown(&events), ["7: a"]);
@@ -132,13 +132,13 @@ fn an_answer_that_may_have_overtaken_changes_is_believed_later() {
     assert_eq!(shown(&progress), ["progress 11"]);
     // There is nothing new.
     assert_eq!(assembly.take(answer(11), after(4)).unwrap(), []);
-    // What comes late all the same ends the watch.
+    // A late change still ends the watch.
     let late = response(vec![put("a", 11)], false, 12);
     let failure = assembly.take(late, after(5)).unwrap_err();
     assert_eq!(failure.kind, ErrorKind::Compacted);
 }
 
-/// After such a change the reader lists anew; without an error it would miss it.
+/// After such a change the reader lists again. Without an error it would miss the change.
 #[test]
 fn a_change_that_was_passed_over_ends_the_watch() {
     let begin = || {
@@ -155,7 +155,7 @@ fn a_change_that_was_passed_over_ends_the_watch() {
     };
     // By a later change.
     assert_late(begin(), put("b", 5));
-    // By one of the same revision: the revision was no whole one.
+    // By a change of the same revision, which was incomplete.
     assert_late(begin(), put("b", 6));
     // By a note of progress.
     let mut assembly = begin();
@@ -169,7 +169,8 @@ fn a_change_that_was_passed_over_ends_the_watch() {
     assert_late(assembly, put("a", 9));
 }
 
-/// As etcd before 3.4.25 does for a member that is given a copy of the leader's data (etcd#15271).
+/// etcd before 3.4.25 repeats changes for a member that is given a copy of the leader's data
+/// (etcd#15271).
 #[test]
 fn a_change_that_comes_twice_is_delivered_once() {
     let mut assembly = assembly(Revision(4), true);
@@ -177,11 +178,11 @@ fn a_change_that_comes_twice_is_delivered_once() {
     let first = take(&mut assembly, response(both(), false, 6)).unwrap();
     assert_eq!(shown(&first), ["5: a", "6: b c"]);
     assert_eq!(take(&mut assembly, response(both(), false, 6)).unwrap(), []);
-    // What was there before the watch began is none of its changes.
+    // Changes from before the start of the watch do not belong to it.
     let again = [vec![put("x", 4)], both(), vec![put("d", 7)]].concat();
     let again = take(&mut assembly, response(again, false, 7)).unwrap();
     assert_eq!(shown(&again), ["7: d"]);
-    // One of long ago is not known to be a repetition.
+    // A repetition from long ago is no longer recognized.
     let many = (8..=8 + REMEMBERED as i64).map(|at| put("a", at));
     take(&mut assembly, response(many.collect(), false, 2000)).unwrap();
     let failure = take(&mut assembly, response(vec![put("a", 5)], false, 2000)).unwrap_err();

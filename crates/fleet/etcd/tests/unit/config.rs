@@ -1,4 +1,4 @@
-//! What the files of a configuration may be.
+//! The requirements on the files of a configuration.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Tests of what errors of etcd mean.
+//! Tests of the classification of etcd's errors.
 
 use super::*;
 

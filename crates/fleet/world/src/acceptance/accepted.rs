@@ -1,4 +1,4 @@
-//! What is accepted of other hosts' exports, and what is refused.
+//! The accepted and refused exports of other hosts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,40 +7,40 @@ use trueup_net::{IfName, Prefix, Route, RouteKey, Routes};
 
 use crate::store::Revision;
 
-/// What became of the exports of other hosts.
+/// The decisions about other hosts' exports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Accepted {
-    /// The routes, by key, each with where it comes from.
+    /// The accepted routes by key, each with its export.
     pub routes: BTreeMap<RouteKey, (Route<IfName>, Origin)>,
-    /// The exports that were not taken, in the order in which they were made.
+    /// The refused exports, in the order in which they were made.
     pub refused: Vec<Refused>,
-    /// Routes that take traffic from another host's: to a part of its prefix, or to all of it with
-    /// a lower metric.
+    /// The routes that take traffic from another host's: to a part of its prefix, or to all of it
+    /// with a lower metric.
     pub overlaps: Vec<Overlap>,
 }
 
-/// Where a route comes from.
+/// The export that a route comes from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct Origin {
-    /// The host that exported it.
+    /// The name of the host that exported it.
     pub exporter: String,
-    /// The name of the export.
+    /// The export's name, unique among the exporter's exports of a kind to the same hosts.
     pub name: String,
-    /// The revision that made it.
+    /// The store's revision in which the export was made.
     pub created: Revision,
 }
 
-/// An export that was not taken.
+/// An export that makes no route, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refused {
-    /// The export.
+    /// The export that is refused.
     pub origin: Origin,
-    /// The destination, if it is a route.
+    /// The destination. `None` if the export is not a route.
     pub dst: Option<Prefix>,
-    /// The reason.
+    /// The reason for the refusal, in words.
     pub reason: String,
 }
 
@@ -48,9 +48,10 @@ pub struct Refused {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Overlap {
-    /// The prefix that loses traffic, and where it comes from.
+    /// The prefix that loses traffic, with its export.
     pub outer: (Prefix, Origin),
-    /// The longer prefix, or the same one with a lower metric, which the kernel prefers.
+    /// The prefix that the kernel prefers, with its export: a longer prefix, or the same with a
+    /// lower metric.
     pub inner: (Prefix, Origin),
 }
 
@@ -61,7 +62,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Writes both prefixes, with where they come from, and which one wins.
+/// Writes both prefixes with their exports, and which one wins.
 impl fmt::Display for Overlap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ((outer, of), (inner, within)) = (&self.outer, &self.inner);
@@ -80,7 +81,7 @@ impl fmt::Display for Overlap {
 }
 
 impl Accepted {
-    /// Refuses the routes whose key this host declares itself.
+    /// Refuses routes whose key this host declares itself.
     pub fn yield_to(&mut self, declared: &Routes<IfName>) {
         let refused = &mut self.refused;
         self.routes.retain(|key, (route, origin)| {

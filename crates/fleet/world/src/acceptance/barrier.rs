@@ -1,5 +1,5 @@
-//! What is refused for the sake of this host: routes that would lead away what it needs, and those
-//! that have cut it off from the store.
+//! Refusals that protect this host. They concern routes to addresses that it needs, and routes that
+//! have cut it off from the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -12,20 +12,20 @@ use super::offer::{Id, Offer};
 use super::protected::Protected;
 use crate::store::Entry;
 
-/// What is refused for the sake of this host.
+/// The refusals that protect this host.
 #[derive(Default)]
 pub(super) struct Barrier {
     protected: Protected,
-    /// The gateways of all exports that make a route, and of how many.
+    /// The gateways of exports that make a route, each with the number of these exports.
     gateways: BTreeMap<IpAddr, usize>,
     /// The exports that make a route, by destination.
     by_dst: BTreeMap<Prefix, BTreeSet<Arc<Id>>>,
-    /// Those that are withheld. They stay so while they are not there, as while the store is not
-    /// reached.
+    /// The withheld exports. They stay here while they are missing, for example while the store is
+    /// unreachable.
     withheld: BTreeMap<Arc<Id>, Withheld>,
 }
 
-/// Why an export is withheld, until it says something else.
+/// A withheld export, until its value changes.
 #[derive(Clone)]
 struct Withheld {
     entry: Arc<Entry>,
@@ -34,7 +34,7 @@ struct Withheld {
 }
 
 impl Barrier {
-    /// Adds an export. Returns those that are judged otherwise because of its gateways.
+    /// Adds an export. Returns the exports to judge again because of its gateways.
     pub(super) fn insert(&mut self, offer: &Offer) -> BTreeSet<Arc<Id>> {
         let Some(dst) = offer.destination() else {
             return BTreeSet::new();
@@ -51,7 +51,7 @@ impl Barrier {
         concerned
     }
 
-    /// Removes an export. Returns those that are judged otherwise without its gateways.
+    /// Removes an export. Returns the exports to judge again without its gateways.
     pub(super) fn remove(&mut self, offer: &Offer) -> BTreeSet<Arc<Id>> {
         let Some(dst) = offer.destination() else {
             return BTreeSet::new();
@@ -74,12 +74,12 @@ impl Barrier {
         concerned
     }
 
-    /// Returns what is protected.
+    /// Returns the addresses that no route may lead away.
     pub(super) fn protected(&self) -> &Protected {
         &self.protected
     }
 
-    /// Replaces what is protected. Returns true if it was something else.
+    /// Replaces the protected addresses. Returns true if they differ from before.
     pub(super) fn protect(&mut self, protected: &Protected) -> bool {
         let is_new = self.protected != *protected;
         if is_new {
@@ -88,27 +88,27 @@ impl Barrier {
         is_new
     }
 
-    /// Refuses an export for now.
+    /// Withholds an export for now.
     pub(super) fn withhold(&mut self, offer: &Offer, reason: String) {
         let (entry, is_confirmed) = (Arc::clone(&offer.entry), false);
         let withheld = Withheld { entry, reason, is_confirmed };
         self.withheld.insert(Arc::clone(&offer.id), withheld);
     }
 
-    /// Refuses what another one refuses so, and returns it.
+    /// Withholds the exports that another barrier withholds, and returns them.
     pub(super) fn withhold_as(&mut self, other: &Barrier) -> impl Iterator<Item = Arc<Id>> {
         self.withheld = other.withheld.clone();
         self.withheld.keys().cloned()
     }
 
-    /// Refuses all of those until they change.
+    /// Keeps all withheld exports refused until they change.
     pub(super) fn confirm(&mut self) {
         for withheld in self.withheld.values_mut() {
             withheld.is_confirmed = true;
         }
     }
 
-    /// Refuses no more of those of which it is not confirmed, and returns them.
+    /// Releases the withheld exports that are not confirmed, and returns them.
     pub(super) fn release(&mut self) -> impl Iterator<Item = Arc<Id>> {
         let (kept, released) =
             mem::take(&mut self.withheld).into_iter().partition(|(_, it)| it.is_confirmed);
@@ -116,7 +116,7 @@ impl Barrier {
         BTreeMap::<_, Withheld>::into_keys(released)
     }
 
-    /// Returns why an export makes no route of this key, if it does not.
+    /// Returns why an export makes no route with this key. `None` if it may.
     pub(super) fn refusal(&self, offer: &Offer, key: &RouteKey) -> Option<String> {
         let withheld = self.withheld.get(&offer.id);
         if let Some(withheld) = withheld.filter(|it| it.entry.value == offer.entry.value) {
@@ -128,8 +128,8 @@ impl Barrier {
         self.protected.covered(key).or_else(|| self.covered_gateway(key))
     }
 
-    /// Returns why a route of this key is not taken, if it covers a gateway of collected routes
-    /// that this host reaches straight.
+    /// Returns why a route with this key is refused, if it covers a gateway of collected routes
+    /// that this host reaches directly.
     fn covered_gateway(&self, key: &RouteKey) -> Option<String> {
         if !self.protected.concerns(key) {
             return None;

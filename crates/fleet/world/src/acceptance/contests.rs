@@ -1,4 +1,4 @@
-//! What other hosts export of the prefixes that this host exports, kept from change to change.
+//! The contests between other hosts' exports and this host's prefixes, updated with each change.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,37 +12,37 @@ use super::offer::Id;
 use crate::resources::ResourceKey;
 use crate::store::Revision;
 
-/// An export of another host to a prefix that this host exports, or to a part of it.
+/// Another host's export to a prefix that this host exports, or to a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contest {
-    /// The name of this host's export.
+    /// The name of this host's contested export.
     pub name: String,
     /// The prefix that this host exports.
     pub dst: Prefix,
-    /// The revision that made it; `None` while it is not known.
+    /// The revision in which this host's export was made. `None` while it is not known.
     pub created: Option<Revision>,
-    /// What the other host exports.
+    /// The other host's prefix, with its export.
     pub other: (Prefix, Origin),
-    /// How many exports of that host are like it.
+    /// The number of similar exports of the other host.
     pub count: usize,
-    /// What becomes of the traffic.
+    /// The effect on traffic to the prefix.
     pub effect: ContestEffect,
 }
 
-/// What an export of another host does on the hosts that collect from both.
+/// The effect of another host's export on hosts that collect from both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ContestEffect {
     /// It takes the whole prefix: it was exported first, or its metric is lower.
     Takes,
-    /// It takes a part of the prefix, as the kernel prefers the longer one.
+    /// It takes a part of the prefix, because the kernel prefers the longer one.
     TakesPart,
-    /// It takes the prefix as soon as this host no longer exports it.
+    /// It takes the prefix once this host no longer exports it.
     Waits,
 }
 
 impl ContestEffect {
-    /// Returns its word in JSON.
+    /// Returns the effect's name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             ContestEffect::Takes => "takes",
@@ -53,7 +53,7 @@ impl ContestEffect {
 }
 
 impl Contest {
-    /// True if traffic for this host goes to the other one.
+    /// Returns true if the other host gets traffic for this host.
     pub fn is_loss(&self) -> bool {
         self.effect != ContestEffect::Waits
     }
@@ -90,7 +90,7 @@ impl fmt::Display for Contest {
     }
 }
 
-/// An export of another host, in the order in which they are preferred.
+/// Another host's export. The order is that of preference.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Theirs {
     metric: u32,
@@ -102,37 +102,37 @@ struct Theirs {
 struct Own {
     name: String,
     metric: u32,
-    /// The exports of that name and prefix in the store.
+    /// The stored exports with this name and prefix.
     stored: BTreeSet<Arc<Id>>,
 }
 
-/// What one other host exports of one prefix of this host.
+/// One other host's exports within one prefix of this host.
 #[derive(Default)]
 struct Group {
     whole: BTreeSet<Theirs>,
     parts: BTreeSet<Theirs>,
 }
 
-/// Where an export is among the contests.
+/// The place of an export among the contests.
 enum At {
-    /// It is one of this host, of that prefix.
+    /// This host's export, of this prefix.
     Own(Prefix, Arc<Id>),
-    /// It is another host's, of that prefix of this host.
+    /// Another host's export, under this prefix of this host.
     Theirs(Prefix, Theirs),
 }
 
-/// What other hosts export of the prefixes that this host exports, kept from change to change. What
-/// they export otherwise costs nothing but a look at it.
+/// The contests between other hosts' exports and this host's prefixes, updated with each change.
+/// Any other export costs one lookup.
 #[derive(Default)]
 pub(super) struct Contests {
     own: BTreeMap<Prefix, Vec<Own>>,
-    /// By this host's prefix, the longest one that covers theirs, and the other host.
+    /// By this host's longest prefix that covers theirs, and by the other host.
     groups: BTreeMap<(Prefix, String), Group>,
     at: BTreeMap<Arc<ResourceKey>, At>,
 }
 
 impl Contests {
-    /// Adds an export that this host declares.
+    /// Adds a declared export of this host.
     pub(super) fn declare(&mut self, name: &str, route: &Route<IfName>) {
         self.own.entry(route.dst).or_default().push(Own {
             name: name.to_owned(),
@@ -141,17 +141,17 @@ impl Contests {
         });
     }
 
-    /// True if this host declares no export: then nothing is contested.
+    /// True if this host declares no export. Then nothing is contested.
     pub(super) fn is_empty(&self) -> bool {
         self.own.is_empty()
     }
 
-    /// Returns the exports that it has.
+    /// Returns the keys of all exports here.
     pub(super) fn keys(&self) -> impl Iterator<Item = &Arc<ResourceKey>> {
         self.at.keys()
     }
 
-    /// Adds an export of this host, as it is in the store.
+    /// Adds a stored export of this host.
     pub(super) fn insert_own(&mut self, id: &Arc<Id>, dst: Prefix) {
         for own in self.own.get_mut(&dst).into_iter().flatten() {
             if own.name.as_bytes() == id.key.name {
@@ -173,7 +173,7 @@ impl Contests {
         self.at.insert(Arc::clone(&id.key), At::Theirs(own, theirs));
     }
 
-    /// Removes an export. One that was not inserted is no error.
+    /// Removes an export. Does nothing if it was not inserted.
     pub(super) fn remove(&mut self, key: &ResourceKey) {
         match self.at.remove(key) {
             None => {}
@@ -203,8 +203,8 @@ impl Contests {
             .find(|it| self.own.contains_key(it))
     }
 
-    /// Returns the contests: for each export of this host and each other host, one for the whole
-    /// prefix and one for parts at most. Those that lose traffic come first.
+    /// Returns the contests. For each export of this host and each other host, there is at most one
+    /// for the whole prefix and one for parts. Contests that lose traffic come first.
     pub(super) fn all(&self) -> Vec<Contest> {
         let mut all = Vec::new();
         for ((dst, _), group) in &self.groups {
@@ -228,13 +228,13 @@ impl Contests {
 }
 
 impl Own {
-    /// Returns the revision that made it first; `None` if it is not in the store.
+    /// Returns the revision in which the export was first made. `None` if it is not in the store.
     fn created(&self) -> Option<Revision> {
         self.stored.first().map(|id| id.created)
     }
 
-    /// Returns what an export of the same prefix does. Of two with the same metric the first one
-    /// wins. What is not in the store yet comes later.
+    /// Returns the effect of an export of the same prefix. With equal metrics, the first export
+    /// wins. An export that is not in the store yet counts as later.
     fn effect(&self, theirs: &Theirs) -> ContestEffect {
         let is_first = self.created().is_none_or(|created| theirs.id.created < created);
         match theirs.metric.cmp(&self.metric) {
@@ -246,7 +246,7 @@ impl Own {
 }
 
 impl Group {
-    /// Returns the exports of the whole prefix of this host, or of parts of it.
+    /// Returns the exports of this host's whole prefix, or of its parts.
     fn of_sort(&mut self, own: Prefix, dst: Prefix) -> &mut BTreeSet<Theirs> {
         if dst == own { &mut self.whole } else { &mut self.parts }
     }

@@ -1,5 +1,5 @@
-//! An export of another host, and the routes that collections would make of it: what this host
-//! takes from others, and which destinations and gateways no host can have.
+//! An export of another host, and the routes that collections would make of it. Decides what this
+//! host takes from others, and which destinations and gateways are valid on no host.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use super::accepted::Origin;
 use crate::resources::{Hosts, ResourceKey};
 use crate::store::{Entry, Revision};
 
-/// An export, in the order in which they are judged: on every host alike.
+/// An export's identity. The order is the same on every host, and exports are judged in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Id {
     pub(super) created: Revision,
@@ -45,26 +45,27 @@ impl PartialOrd for Id {
 /// A route that a collection would make.
 type Made = (RouteKey, Route<IfName>);
 
-/// What an export says, and what is made of it.
+/// An export's content, and the routes made of it.
 pub(super) struct Offer {
     pub(super) id: Arc<Id>,
-    /// What was exported.
+    /// The stored entry of the export.
     pub(super) entry: Arc<Entry>,
-    /// The destination, if it is a route.
+    /// The destination. `None` if the export is not a route.
     pub(super) dst: Option<Prefix>,
-    /// Why it makes no route, whatever the collections say.
+    /// Why it makes no route, regardless of the collections.
     pub(super) error: Option<String>,
     /// Its gateways, if a collection would make a route of it.
     pub(super) gateways: BTreeSet<IpAddr>,
-    /// For each collection that takes from its exporter, by its position, the route that it would
-    /// make, or why it would make none.
+    /// The route that each collection would make, or why it would make none. Each has the position
+    /// of a collection that takes from the exporter.
     pub(super) routes: Vec<(usize, Result<Made, String>)>,
-    /// The routes that it makes, each by the position of a collection.
+    /// The routes made of it, each with the position of a collection.
     pub(super) taken: BTreeSet<(usize, RouteKey)>,
 }
 
 impl Offer {
-    /// Confines an export as each collection says. `exported` is what it says, or why it is none.
+    /// Confines an export as each collection requires. `exported` is its route, or why it is not
+    /// one.
     pub(super) fn new(
         id: Arc<Id>,
         resource: &Arc<Entry>,
@@ -99,14 +100,14 @@ impl Offer {
         offer
     }
 
-    /// Makes no route of it, whatever the collections say.
+    /// Makes no route of it, regardless of the collections.
     pub(super) fn refuse(&mut self, why: String) {
         self.error = Some(why);
         self.gateways.clear();
         self.routes.clear();
     }
 
-    /// True if it is of a resource: a lease or a revision alone says nothing else.
+    /// True if the offer has this resource's content. The lease and the revision do not matter.
     pub(super) fn is_of(&self, resource: &Arc<Entry>) -> bool {
         (self.id.created, &self.entry.value) == (resource.created, &resource.value)
     }
@@ -116,12 +117,12 @@ impl Offer {
         self.dst.filter(|_| self.keys().next().is_some())
     }
 
-    /// Returns the keys of the routes that it would make.
+    /// Returns the keys of the routes that collections would make.
     pub(super) fn keys(&self) -> impl Iterator<Item = RouteKey> {
         self.routes.iter().filter_map(|(_, route)| route.as_ref().ok()).map(|(key, _)| *key)
     }
 
-    /// Returns the route of this key that it makes.
+    /// Returns the route with this key that it makes. `None` if it makes none.
     pub(super) fn route(&self, key: &RouteKey) -> Option<&Route<IfName>> {
         self.routes.iter().rev().find_map(|(position, made)| match made {
             Ok((of, route)) if of == key && self.taken.contains(&(*position, *of)) => Some(route),
@@ -130,11 +131,11 @@ impl Offer {
     }
 }
 
-/// Returns the route as this host has it.
+/// Returns the route in this host's form.
 ///
 /// # Errors
 ///
-/// When the collection takes no such route.
+/// Fails if the collection does not take such a route.
 fn confined(exported: &Route<IfName>, collect: &Collect) -> Result<Route<IfName>, String> {
     let dst = exported.dst;
     if !collect.within.iter().any(|within| within.covers(dst)) {
@@ -159,31 +160,32 @@ fn confined(exported: &Route<IfName>, collect: &Collect) -> Result<Route<IfName>
     })
 }
 
-/// What this host takes from others, and how far it trusts them.
+/// A collection: the exports that this host takes from others, and their limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Collect {
-    /// The kind of the objects.
+    /// The kind of the objects. Only routes can be collected.
     pub kind: Kind,
-    /// The hosts that they are taken from.
+    /// The hosts to take objects from.
     pub from: Hosts,
-    /// The prefixes that contain the destination of each route that is taken. They are not empty.
+    /// The prefixes that must contain each route's destination. Not empty.
     pub within: Vec<Prefix>,
-    /// How many objects are taken from one host: 1 to 1,000,000.
+    /// The most objects taken from one host: 1 to 1,000,000.
     pub limit: u32,
-    /// The metric of each route; `None` for that of its exporter.
+    /// The metric of each route. `None` keeps the exporter's.
     pub metric: Option<u32>,
-    /// The table of each route; `None` for `main`.
+    /// The table of each route. `None` for `main`.
     pub table: Option<u32>,
-    /// The device of each next hop; `None` for the one that leads to the gateway.
+    /// The device of each next hop. If `None`, the kernel chooses the device that leads to the
+    /// gateway.
     pub dev: Option<IfName>,
 }
 
 impl Collect {
-    /// How many objects are taken from one host, unless said otherwise.
+    /// The default limit of objects taken from one host.
     pub const LIMIT: u32 = 1_000;
 
-    /// Takes the routes to destinations within these prefixes, from any host.
+    /// Makes a collection of routes to destinations within these prefixes, from any host.
     pub fn routes(within: Vec<Prefix>) -> Collect {
         Collect {
             kind: Kind::Route,
@@ -196,15 +198,15 @@ impl Collect {
         }
     }
 
-    /// True if a route of this key can come from this collection.
+    /// Returns true if a route with this key can come from this collection.
     pub fn contains(&self, key: &RouteKey) -> bool {
         let table = self.table.unwrap_or(table::MAIN);
         key.table == table && self.within.iter().any(|within| within.covers(key.dst))
     }
 }
 
-/// Refuses a route whose destination or gateway is of no use on any host. The kernel would take
-/// some of these, and send packets to itself or to nobody.
+/// Refuses a route whose destination or gateway is useless on every host. The kernel would accept
+/// some of these routes, and send packets to itself or nowhere.
 pub fn check_route(route: &Route<IfName>) -> Result<(), String> {
     if let Some(why) = of_destination(route.dst) {
         return Err(format!("{} is no destination: {why}", route.dst));
@@ -222,15 +224,17 @@ fn gateways(route: &Route<IfName>) -> impl Iterator<Item = IpAddr> {
     route.nexthops.as_slice().iter().filter_map(|hop| hop.via)
 }
 
-/// True for an address that is of one link alone: a gateway of it needs a device.
+/// True for an address that is valid on one link only. A gateway with such an address needs a
+/// device.
 fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
-/// Returns why a prefix is no destination: all of it is what [`of_address`] refuses.
+/// Returns why a prefix is not a valid destination. It is invalid if [`of_address`] refuses all of
+/// it.
 fn of_destination(dst: Prefix) -> Option<&'static str> {
     let first = dst.address();
-    // Each of these ranges is left by a shorter prefix that begins with the same address.
+    // Each of these ranges also ends at a shorter prefix with the same first address.
     let least = match first {
         IpAddr::V4(address) if address.octets()[0] < 128 => 8,
         IpAddr::V4(_) => 4,
@@ -248,7 +252,7 @@ fn of_destination(dst: Prefix) -> Option<&'static str> {
     }
 }
 
-/// Returns why an address is that of no other host.
+/// Returns why an address cannot be another host's. `None` if it can.
 fn of_address(address: IpAddr) -> Option<&'static str> {
     let why = match address {
         IpAddr::V4(Ipv4Addr::BROADCAST) => "it is the broadcast address",

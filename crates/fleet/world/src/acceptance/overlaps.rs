@@ -1,5 +1,5 @@
-//! The routes that take traffic from another host's, kept from change to change: to a part of its
-//! prefix, or to all of it with a lower metric.
+//! The routes that take traffic from another host's, updated with each change. They lead to a part
+//! of its prefix, or to all of it with a lower metric.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use super::offer::Id;
 /// The export that makes each route.
 pub(super) type Owners = BTreeMap<RouteKey, Arc<Id>>;
 
-/// The routes that take traffic from another host's: each with the one that the kernel would use
+/// The routes that take traffic from another host's. Each has the route that the kernel would use
 /// without it.
 #[derive(Default)]
 pub(super) struct Overlaps {
-    /// The routes by table and destination: those to parts of a prefix follow it.
+    /// The routes by table and destination. Routes to parts of a prefix follow it.
     by_prefix: BTreeMap<(u32, Prefix), BTreeSet<RouteKey>>,
-    /// The route to the prefix, by the route to a part of it.
+    /// The route to the whole prefix, by the key of the route to a part of it.
     found: BTreeMap<RouteKey, RouteKey>,
 }
 
 impl Overlaps {
-    /// Brings it up to date with routes, of which these have changed.
+    /// Updates this from the routes. `changed` has the keys of the changed ones.
     pub(super) fn update(&mut self, owners: &Owners, changed: &BTreeSet<RouteKey>) {
         for key in changed {
             let at = (key.table, key.dst);
@@ -66,8 +66,8 @@ impl Overlaps {
             .collect()
     }
 
-    /// Returns the route of another host that this one takes traffic from: to the same prefix with
-    /// the next higher metric, or else to the longest prefix around it.
+    /// Returns the other host's route that loses traffic to this one: the same prefix with the next
+    /// higher metric, or else the longest prefix around it.
     fn outer(&self, owners: &Owners, key: &RouteKey) -> Option<RouteKey> {
         let exporter = &owners.get(key)?.key.exporter;
         let is_anothers =

@@ -6,29 +6,29 @@ use std::net::IpAddr;
 
 use trueup_net::{Prefix, RouteKey};
 
-/// The addresses that no collected route may lead away: those of this host, those of the store, and
-/// the gateways in use.
+/// The addresses that no collected route may lead away: this host's addresses, the store's, and the
+/// gateways in use.
 ///
 /// A route covers an address if it contains it, and is at least as long as the prefix that leads
-/// there without any collected route. The kernel would prefer it, or might.
+/// there without any collected route. The kernel would prefer the route, or might.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Protected {
-    /// The addresses of this host, each with the length of its subnet.
+    /// This host's addresses, each with the length of its subnet.
     own: BTreeMap<IpAddr, u8>,
-    /// The subnets of this host.
+    /// This host's subnets.
     subnets: BTreeSet<Prefix>,
-    /// The others, each with the length of the prefix that leads there.
+    /// The other addresses, each with the length of the prefix that leads there.
     others: BTreeMap<IpAddr, (u8, AddressUse)>,
-    /// The tables that are consulted for them; `None`: any.
+    /// The tables that are consulted for these addresses. `None` for any table.
     tables: Option<BTreeSet<u32>>,
 }
 
-/// What an address is used for.
+/// The use of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum AddressUse {
-    /// The store is there.
+    /// An address of the store.
     Store,
-    /// Routes lead there that are not collected.
+    /// A gateway of routes that are not collected.
     Gateway,
 }
 
@@ -51,15 +51,15 @@ impl Protected {
         self
     }
 
-    /// Adds an address of the store. `leads` are the prefixes of all routes that are not collected
-    /// and contain it, beside the subnets of this host: the longest counts. Without any, each
-    /// collected route to it covers it.
+    /// Adds an address of the store. `leads` are the prefixes of all routes to it that are not
+    /// collected, beside this host's subnets. The longest prefix counts. If there are none, each
+    /// collected route to the address covers it.
     #[must_use]
     pub fn with_store(self, address: IpAddr, leads: impl IntoIterator<Item = Prefix>) -> Protected {
         self.with_other(address, AddressUse::Store, leads)
     }
 
-    /// Adds a gateway in use, to which this prefix leads.
+    /// Adds a gateway in use. `lead` is the prefix that leads to it.
     #[must_use]
     pub fn with_gateway(self, address: IpAddr, lead: Prefix) -> Protected {
         self.with_other(address, AddressUse::Gateway, [lead])
@@ -78,7 +78,7 @@ impl Protected {
         self
     }
 
-    /// Says which tables are consulted for the traffic of this host. Routes of other tables cover
+    /// Sets the tables that are consulted for this host's traffic. Routes in other tables cover
     /// nothing.
     #[must_use]
     pub fn with_tables(self, tables: impl IntoIterator<Item = u32>) -> Protected {
@@ -86,22 +86,23 @@ impl Protected {
         Protected { tables, ..self }
     }
 
-    /// Returns true if this is an address of this host.
+    /// Returns true if `address` is this host's.
     pub(super) fn is_own(&self, address: IpAddr) -> bool {
         self.own.contains_key(&address)
     }
 
-    /// Returns true if routes of this key can lead traffic of this host.
+    /// Returns true if routes with this key can lead this host's traffic.
     pub(super) fn concerns(&self, key: &RouteKey) -> bool {
         self.tables.as_ref().is_none_or(|tables| tables.contains(&key.table))
     }
 
-    /// Returns the length of the longest subnet of this host that holds an address.
+    /// Returns the length of this host's longest subnet with the address.
     pub(super) fn subnet(&self, address: IpAddr) -> Option<u8> {
         self.subnets.iter().filter(|it| it.contains(address)).map(|it| it.len()).max()
     }
 
-    /// Returns why a route of this key is not taken, whoever exported it.
+    /// Returns why a route with this key is refused for every exporter. `None` if it covers no
+    /// protected address.
     pub fn covered(&self, key: &RouteKey) -> Option<String> {
         if !self.concerns(key) {
             return None;
@@ -120,7 +121,8 @@ impl Protected {
         Some(format!("{dst} covers {address}, {of}"))
     }
 
-    /// Returns true if a route of this key contains an address of the store, whatever leads there.
+    /// Returns true if a route with this key contains an address of the store, regardless of other
+    /// routes to it.
     pub fn contains_store(&self, key: &RouteKey) -> bool {
         self.concerns(key)
             && self

@@ -1,4 +1,4 @@
-//! The copy that a collector's watch has of the store: its events, and what they told of exports.
+//! The copy of the store in a collector's watch: its events, and the exports that they reported.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(super) struct Copy {
     filters: Vec<Filter>,
 }
 
-/// What a key is about.
+/// The subject of a key.
 enum Id {
     Export(ResourceKey),
     Session(String),
@@ -33,7 +33,7 @@ impl Copy {
         }
     }
 
-    /// Returns the event; none if it is about nothing that is collected, or is malformed.
+    /// Returns the event. `None` if it is malformed, or about nothing that is collected.
     pub(super) fn event(&self, raw: Raw) -> Option<Event> {
         Some(match raw {
             Raw::Ready(revision, entries) => Event::View(self.view(revision, &entries, None)),
@@ -54,7 +54,7 @@ impl Copy {
         })
     }
 
-    /// Returns a view of all entries. Without `before`, all differ from what was known.
+    /// Returns a view of all entries. Without `before`, all of them count as changed.
     fn view(&self, revision: Revision, entries: &[Arc<Entry>], before: Option<Before>) -> View {
         let mut view = View { revision, ..View::default() };
         let is_first = before.is_none();

@@ -1,5 +1,5 @@
-//! Damping: an export that changes all the time, and a host whose exports do, cost a bounded number
-//! of changes here. It is given the time.
+//! Damping: limits the number of changes taken from an export that changes all the time, and from a
+//! host with such exports. The caller passes the time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use super::CollectorConfig;
 use crate::{Entry, ResourceKey};
 
-/// How many changes of one export are taken at once.
+/// The number of one export's changes that are taken at once.
 const OF_AN_EXPORT: u32 = 10;
-/// How many changes of a host are taken in the time of one of an export.
+/// The number of a host's changes in the interval of one change of an export.
 const OF_A_HOST: u32 = 100;
 
-/// A bucket of tokens, by the time when it is full again.
+/// A bucket of tokens, stored as the time when it is full again.
 #[derive(Clone, Copy)]
 struct Bucket {
     full_at: Instant,
@@ -24,7 +24,8 @@ impl Bucket {
         Bucket { full_at: now }
     }
 
-    /// Returns when there is a token. It holds `burst` tokens, and gets one in each interval.
+    /// Returns the time of the next token. The bucket holds `burst` tokens, and gets one in each
+    /// interval.
     fn ready(self, burst: u32, interval: Duration) -> Instant {
         let missing = interval * burst.saturating_sub(1);
         self.full_at.checked_sub(missing).unwrap_or(self.full_at)
@@ -35,23 +36,23 @@ impl Bucket {
     }
 }
 
-/// A change that waits.
+/// A waiting change.
 struct Waiting {
-    /// When its export may change.
+    /// The time when its export may change.
     ready: Instant,
-    /// What is shown until then; `None`: nothing.
+    /// The entry shown until then. `None` shows nothing.
     shown: Option<Arc<Entry>>,
 }
 
 struct Exporter {
     bucket: Bucket,
-    /// How many exports it has, and has had at most.
+    /// The current number of exports, and the largest so far.
     held: usize,
     most: usize,
-    /// Those of its exports that are not full.
+    /// The buckets of its exports, without the full ones.
     exports: BTreeMap<ResourceKey, Bucket>,
     waiting: BTreeMap<ResourceKey, Waiting>,
-    /// The same, by time.
+    /// The waiting changes by time.
     queue: BTreeSet<(Instant, ResourceKey)>,
 }
 
@@ -59,9 +60,9 @@ struct Exporter {
 pub(super) struct Damping {
     config: CollectorConfig,
     exporters: BTreeMap<String, Exporter>,
-    /// Those of them with changes that wait.
+    /// The hosts with waiting changes.
     damped: BTreeSet<String>,
-    /// When full buckets were forgotten last.
+    /// The time when full buckets were last forgotten.
     forgotten: Option<Instant>,
 }
 
@@ -70,8 +71,7 @@ impl Damping {
         Damping { config, ..Damping::default() }
     }
 
-    /// Takes a change of an export in: `before` is what it was, `now_is` what it is. Returns true
-    /// if it is shown at once.
+    /// Takes in an export's change from `before` to `now_is`. Returns true if it is shown at once.
     pub(super) fn put(
         &mut self,
         key: &ResourceKey,
@@ -86,7 +86,7 @@ impl Damping {
         let exporter = self.exporter(key, now);
         let is_more = before.is_none() && exporter.add();
         if let Some(waiting) = exporter.waiting.get(key) {
-            // Back to what is shown: nothing waits any longer.
+            // Back to the shown entry, so nothing waits.
             if waiting.shown.as_ref().is_some_and(|it| is_same(it, now_is)) {
                 exporter.remove(key);
                 self.note(&key.exporter);
@@ -111,21 +111,21 @@ impl Damping {
         false
     }
 
-    /// Notes whether a host has changes that wait.
+    /// Removes a host from `damped` if it has no waiting changes.
     fn note(&mut self, host: &str) {
         if self.exporters.get(host).is_none_or(|it| it.waiting.is_empty()) {
             self.damped.remove(host);
         }
     }
 
-    /// Takes in an export of the first complete view.
+    /// Counts an export of the first complete view.
     pub(super) fn begin(&mut self, key: &ResourceKey, now: Instant) {
         if !self.config.damping_interval.is_zero() {
             self.exporter(key, now).add();
         }
     }
 
-    /// Forgets an export: it is deleted, which waits for nothing.
+    /// Forgets a deleted export, without delay.
     pub(super) fn remove(&mut self, key: &ResourceKey) {
         if let Some(exporter) = self.exporters.get_mut(&key.exporter) {
             exporter.held = exporter.held.saturating_sub(1);
@@ -167,29 +167,30 @@ impl Damping {
         released
     }
 
-    /// How long it is until a change is shown that waits.
+    /// Returns the time until a waiting change can be shown. `None` if none waits.
     pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
         let next = self.damped().filter_map(|(_, it)| it.next(self.config)).min()?;
         Some(next.saturating_duration_since(now))
     }
 
-    /// Returns what is shown of an export whose change waits: a resource, or nothing.
+    /// Returns the shown entry of an export with a waiting change: a resource, or `Some(None)` for
+    /// none.
     pub(super) fn shown(&self, key: &ResourceKey) -> Option<Option<&Arc<Entry>>> {
         let waiting = self.exporters.get(&key.exporter)?.waiting.get(key)?;
         Some(waiting.shown.as_ref())
     }
 
-    /// Returns what is shown of all exports whose changes wait.
+    /// Returns the shown entries of all exports with waiting changes.
     pub(super) fn all_shown(&self) -> impl Iterator<Item = (&ResourceKey, Option<&Arc<Entry>>)> {
         self.damped().flat_map(|(_, it)| &it.waiting).map(|(key, it)| (key, it.shown.as_ref()))
     }
 
-    /// Returns the hosts of whose exports some are not as they are shown.
+    /// Returns the hosts with exports that differ from their shown entries.
     pub(super) fn hosts(&self) -> &BTreeSet<String> {
         &self.damped
     }
 
-    /// Returns how many exports of each host are not as they are shown.
+    /// Returns for each host the number of exports that differ from their shown entries.
     pub(super) fn waiting(&self) -> BTreeMap<String, usize> {
         self.damped().map(|(host, exporter)| (host.clone(), exporter.waiting.len())).collect()
     }
@@ -211,19 +212,19 @@ impl Exporter {
         }
     }
 
-    /// Returns when an export may change.
+    /// Returns the time when an export may change.
     fn ready(&self, key: &ResourceKey, config: CollectorConfig, now: Instant) -> Instant {
         self.exports
             .get(key)
             .map_or(now, |it| it.ready(OF_AN_EXPORT, config.damping_interval).max(now))
     }
 
-    /// Returns when any export of the host may change.
+    /// Returns the time when any export of the host may change.
     fn host_ready(&self, config: CollectorConfig) -> Instant {
         self.bucket.ready(config.damping_burst, config.damping_interval / OF_A_HOST)
     }
 
-    /// Counts an export that has come. Returns true if there are more than ever before.
+    /// Counts a new export. Returns true if there are now more than ever before.
     fn add(&mut self) -> bool {
         self.held += 1;
         let is_more = self.held > self.most;
@@ -248,14 +249,14 @@ impl Exporter {
         }
     }
 
-    /// Returns when a change is shown that waits.
+    /// Returns the time when the next waiting change is shown.
     fn next(&self, config: CollectorConfig) -> Option<Instant> {
         let (ready, _) = self.queue.first()?;
         Some((*ready).max(self.host_ready(config)))
     }
 }
 
-/// True if two say the same: a lease and a revision alone say nothing else.
+/// True if both have the same content. The lease and the modified revision do not matter.
 fn is_same(one: &Entry, other: &Entry) -> bool {
     (one.created, &one.value) == (other.created, &other.value)
 }

@@ -1,4 +1,4 @@
-//! The resources that are deleted in the store, and that a collector keeps for now.
+//! The resources that a collector keeps for now, although they are deleted in the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,25 +7,25 @@ use crate::{Entry, ResourceKey, Revision};
 
 #[derive(Default)]
 pub(super) struct Deletions {
-    /// What is kept, as it was.
+    /// The kept resources with their last entries.
     kept: BTreeMap<ResourceKey, Arc<Entry>>,
-    /// Those of which it is not known yet whether their hosts live, with the revision that is to be
-    /// known to before.
+    /// The kept resources whose hosts may or may not be alive, each with the revision that must be
+    /// known first.
     early: BTreeMap<ResourceKey, Revision>,
-    /// The same, the earliest first.
+    /// The same by revision, the earliest first.
     by_revision: BTreeSet<(Revision, ResourceKey)>,
-    /// The others, by their hosts.
+    /// The other kept resources, by host.
     of_host: BTreeMap<String, BTreeSet<ResourceKey>>,
-    /// The hosts with a deletion that has come to `of_host` since the last call of
+    /// The hosts with new deletions in `of_host` since the last call of
     /// [`take_changed`](Self::take_changed).
     changed: BTreeSet<String>,
-    /// How often `of_host` has got one.
+    /// The number of additions to `of_host`.
     changes: u64,
 }
 
 impl Deletions {
-    /// Adds a deletion of a resource. `needed` is the revision that is to be known to before; none
-    /// if it is.
+    /// Adds a resource's deletion. `needed` is the revision that must be known first. `None` if it
+    /// is known.
     pub(super) fn insert(
         &mut self,
         key: ResourceKey,
@@ -43,17 +43,17 @@ impl Deletions {
         }
     }
 
-    /// Returns what is kept of a resource.
+    /// Returns the kept entry of a resource.
     pub(super) fn get(&self, key: &ResourceKey) -> Option<&Arc<Entry>> {
         self.kept.get(key)
     }
 
-    /// Returns all that is kept.
+    /// Returns all kept resources.
     pub(super) fn kept(&self) -> &BTreeMap<ResourceKey, Arc<Entry>> {
         &self.kept
     }
 
-    /// Takes all out.
+    /// Takes out all kept resources.
     pub(super) fn take_all(&mut self) -> BTreeMap<ResourceKey, Arc<Entry>> {
         std::mem::take(self).kept
     }
@@ -65,7 +65,7 @@ impl Deletions {
         keys.insert(key);
     }
 
-    /// Removes a deletion, and returns what was kept: the resource is there again.
+    /// Removes a deletion, because the resource exists again. Returns the kept entry.
     pub(super) fn remove(&mut self, key: &ResourceKey) -> Option<Arc<Entry>> {
         let kept = self.kept.remove(key)?;
         if let Some((key, revision)) = self.early.remove_entry(key) {
@@ -79,7 +79,7 @@ impl Deletions {
         Some(kept)
     }
 
-    /// Notes up to which revision all is known.
+    /// Records the revision up to which everything is known.
     pub(super) fn know_to(&mut self, known_to: Revision) {
         while let Some((of, _)) = self.by_revision.first()
             && *of <= known_to
@@ -90,29 +90,29 @@ impl Deletions {
         }
     }
 
-    /// Returns the hosts with new deletions since the last call, of those whose state is known.
+    /// Returns the hosts with new deletions since the last call, among hosts whose state is known.
     pub(super) fn take_changed(&mut self) -> BTreeSet<String> {
         std::mem::take(&mut self.changed)
     }
 
-    /// Returns how often it has become known of a deletion whether its host lives.
+    /// Returns how many deletions have become decidable so far.
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Takes the deletions of a host out, but those that are too early to tell.
+    /// Takes out a host's deletions, except those that are too early to decide.
     pub(super) fn take(&mut self, host: &str) -> BTreeSet<ResourceKey> {
         let keys = self.of_host.remove(host).unwrap_or_default();
         keys.iter().for_each(|key| drop(self.kept.remove(key)));
         keys
     }
 
-    /// Returns how many deletions of a host are kept, but those that are too early to tell.
+    /// Returns the number of a host's kept deletions, without those that are too early to decide.
     pub(super) fn of_host(&self, host: &str) -> usize {
         self.of_host.get(host).map_or(0, BTreeSet::len)
     }
 
-    /// The revision that has to be known to for all to be known of the hosts; none if it is.
+    /// Returns the revision that must be known to decide about all hosts. `None` if it is known.
     pub(super) fn awaited(&self) -> Option<Revision> {
         self.by_revision.last().map(|(revision, _)| *revision)
     }

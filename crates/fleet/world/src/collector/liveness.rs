@@ -1,4 +1,4 @@
-//! Which hosts are alive, which have declared all of their exports, and whose lease ended lately.
+//! The hosts that are alive, those with complete declarations, and those whose lease ended lately.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -8,25 +8,26 @@ use crate::{LeaseId, Revision};
 #[derive(Default)]
 pub(super) struct Liveness {
     grace: Duration,
-    /// The hosts that have a session, with its lease. A session without one is no sign of life: it
-    /// never ends by itself, and of its host nothing is known.
+    /// The hosts with a session, each with its lease. A session without a lease does not show that
+    /// the host is alive, because it never ends by itself.
     alive: BTreeMap<String, Option<LeaseId>>,
-    /// When it was seen that a host's session had ended, as long as the grace lasts.
+    /// The time when a host's session was seen to have ended, while its grace lasts.
     ended: BTreeMap<String, Instant>,
-    /// The same, the earliest first.
+    /// The same by time, the earliest first.
     by_end: BTreeSet<(Instant, String)>,
-    /// The hosts that have declared all, with the lease of that, and the revisions that said so. It
-    /// counts for the session of the same lease alone.
+    /// The hosts that have declared all exports, with the declaration's lease and revision. A
+    /// declaration counts only for a session with the same lease.
     declared: BTreeMap<String, (Option<LeaseId>, Revision)>,
-    /// Those of them whose revision is later than what is known.
+    /// The declarations whose revision is later than `known_to`.
     ahead: BTreeSet<(Revision, String)>,
-    /// The revision up to which all is known: of the resources, and of the hosts.
+    /// The revision up to which everything is known, about resources and hosts.
     known_to: Revision,
-    /// The hosts that are alive and have not declared all; or have, and not all of it is here yet.
+    /// The live hosts that have not declared all exports, or whose declared exports have not all
+    /// arrived.
     incomplete: BTreeSet<String>,
-    /// How often that has changed.
+    /// The number of changes of `incomplete`.
     incomplete_changes: u64,
-    /// The hosts of which something has changed that was not [taken](Self::take_changed) yet.
+    /// The hosts with changes that were not [taken](Self::take_changed) yet.
     changed: BTreeSet<String>,
 }
 
@@ -77,7 +78,7 @@ impl Liveness {
         }
     }
 
-    /// Notes up to which revision all is known. It never goes back.
+    /// Records the revision up to which everything is known. It never goes back.
     pub(super) fn know_to(&mut self, revision: Revision) {
         self.known_to = self.known_to.max(revision);
         while let Some((of, _)) = self.ahead.first()
@@ -92,7 +93,7 @@ impl Liveness {
         self.known_to
     }
 
-    /// Replaces what is known by a complete view: the hosts that are alive, and the declarations.
+    /// Replaces everything by a complete view: the live hosts, and the declarations.
     pub(super) fn replace(
         &mut self,
         alive: Vec<(String, Option<LeaseId>)>,
@@ -117,7 +118,7 @@ impl Liveness {
         }
     }
 
-    /// Decides anew whether a host is incomplete.
+    /// Updates whether a host is incomplete.
     fn update(&mut self, host: String) {
         let session = self.alive.get(&host);
         let is_declared = self.declared.get(&host).is_some_and(|(lease, at)| {
@@ -132,8 +133,7 @@ impl Liveness {
         self.changed.insert(host);
     }
 
-    /// Returns the hosts of which something has changed since the last call, also because a grace
-    /// is over.
+    /// Returns the hosts with changes since the last call. The end of a grace is such a change.
     pub(super) fn take_changed(&mut self, now: Instant) -> BTreeSet<String> {
         while let Some((at, _)) = self.by_end.first()
             && now.saturating_duration_since(*at) >= self.grace
@@ -145,7 +145,7 @@ impl Liveness {
         std::mem::take(&mut self.changed)
     }
 
-    /// True if what is deleted of a host stays for now: it is incomplete, or may have lost its
+    /// True if a host's deleted exports stay for now. The host is incomplete, or may have lost its
     /// lease too early.
     pub(super) fn keeps_deleted(&self, host: &str) -> bool {
         self.incomplete.contains(host) || self.ended.contains_key(host)
@@ -159,12 +159,13 @@ impl Liveness {
         self.incomplete_changes
     }
 
-    /// The revision that has to be known to for all declarations to count; none if it is.
+    /// Returns the revision that must be known for all declarations to count. `None` if it is
+    /// known.
     pub(super) fn awaited(&self) -> Option<Revision> {
         self.ahead.last().map(|(revision, _)| *revision)
     }
 
-    /// How long it is until the next grace is over.
+    /// Returns the time until the next grace ends. `None` if there is none.
     pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
         let (at, _) = self.by_end.first()?;
         let passed = now.saturating_duration_since(*at);

@@ -1,4 +1,4 @@
-//! What a collector knows: a state machine that is given the events and the time.
+//! A collector's state machine. The caller passes the events and the time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use super::liveness::Liveness;
 use super::{CollectorConfig, Holdings, SLICE};
 use crate::{Entry, Error, LeaseId, ResourceKey, Revision};
 
-/// A session or a declaration: its lease; none if it has none, or is malformed.
+/// The lease of a session or a declaration. `None` if it has none, or is malformed.
 pub(super) type Lease = Option<LeaseId>;
 
 /// An event of the store.
 pub(super) enum Event {
     View(View),
-    /// An export is another one than before, or gone.
+    /// An export has changed or is gone.
     Export(Changed, Revision),
-    /// A host's `session`, or that it is gone. With one it is alive.
+    /// A host's `session` has changed or is gone. With a session, the host is alive.
     Session(String, Option<Lease>, Revision),
-    /// A host's `generation`, or that it is gone. With one it has declared all.
+    /// A host's `generation` has changed or is gone. With one, the host has declared all exports.
     Generation(String, Option<Lease>, Revision),
     Interrupted(SystemTime, Error),
     Restored(Revision),
@@ -34,7 +34,7 @@ pub(super) struct Changed {
     pub(super) now: Option<Arc<Entry>>,
 }
 
-/// All that there is: the exports by what differs from what was known, the hosts whole.
+/// The whole state: the exports that have changed, and all hosts.
 #[derive(Default)]
 pub(super) struct View {
     pub(super) revision: Revision,
@@ -43,7 +43,7 @@ pub(super) struct View {
     pub(super) declared: Vec<(String, Lease, Revision)>,
 }
 
-/// The exports that the events told of: the copy that the watch has.
+/// The exports that were reported in events, as the watch's copy has them.
 pub(super) trait Told {
     fn export(&self, key: &ResourceKey) -> Option<Arc<Entry>>;
 
@@ -55,14 +55,14 @@ pub(super) struct State {
     keep_for: Option<Duration>,
     is_known: bool,
     revision: Revision,
-    /// The exports that are deleted in the store, and kept for now.
+    /// The exports that are deleted in the store, but kept for now.
     pub(super) deletions: Deletions,
     damping: Damping,
     pub(super) liveness: Liveness,
-    /// What is shown and has changed.
+    /// The changes of shown exports.
     changes: Changes,
     cut_off: Option<(SystemTime, Error)>,
-    /// When that was noticed, by a clock that does not jump.
+    /// The time when the outage was noticed, by a clock that does not jump.
     cut_off_at: Option<Instant>,
 }
 
@@ -76,7 +76,7 @@ impl State {
         }
     }
 
-    /// Takes an event in, and returns true if what is known may have changed.
+    /// Takes in an event. Returns true if the holdings may have changed.
     pub(super) fn apply(&mut self, event: Event, now: Instant) -> bool {
         match event {
             Event::View(view) => self.replace(view, now),
@@ -107,7 +107,7 @@ impl State {
         true
     }
 
-    /// Returns true if it is news. The error that is kept is the newest one.
+    /// Records an outage. Returns true if it is new. The newest error is kept.
     pub(super) fn interrupt(&mut self, since: SystemTime, error: Error, now: Instant) -> bool {
         let before = self.cut_off.take();
         let is_new = before.as_ref().is_none_or(|(_, it)| it.kind() != error.kind());
@@ -126,7 +126,7 @@ impl State {
         self.damping.hosts().iter().cloned().collect()
     }
 
-    /// Returns false if the change waits.
+    /// Takes in a change of an export. Returns false if it waits.
     fn change(&mut self, changed: Changed, revision: Revision, now: Instant) -> bool {
         let Changed { key, before, now: now_is } = changed;
         match (now_is, before) {
@@ -147,14 +147,14 @@ impl State {
         }
     }
 
-    /// Notes up to which revision all is known. It never goes back.
+    /// Records the revision up to which everything is known. It never goes back.
     pub(super) fn know_to(&mut self, revision: Revision) {
         self.liveness.know_to(revision);
         self.deletions.know_to(self.liveness.known_to());
     }
 
-    /// The revision that has to be known to for all declarations to count, and to tell what hosts
-    /// deleted from what went with their leases; none if it is.
+    /// Returns the revision that must be known to count all declarations, and to distinguish
+    /// deletions by hosts from ends of leases. `None` if it is known.
     pub(super) fn awaited(&self) -> Option<Revision> {
         self.liveness.awaited().max(self.deletions.awaited())
     }
@@ -163,7 +163,7 @@ impl State {
         let is_first = !std::mem::replace(&mut self.is_known, true);
         self.reconnect();
         self.revision = self.revision.max(view.revision);
-        // Which of the hosts live is to be known anew.
+        // Which hosts are alive must be found out again.
         let mut deleted = self.deletions.take_all();
         for Changed { key, before, now: now_is } in view.exports {
             match (now_is, before) {
@@ -184,9 +184,9 @@ impl State {
         self.changes.forget();
     }
 
-    /// Drops what is deleted, unless its host is incomplete, or may have lost its lease too early.
-    /// Looks only at the hosts of which something has changed. Shows the changes that have waited
-    /// for long enough. Returns true if it drops or shows any.
+    /// Drops deleted exports, unless their host is incomplete, or may have lost its lease too
+    /// early. Looks only at hosts with changes. Shows changes that have waited long enough. Returns
+    /// true if it dropped or showed any.
     pub(super) fn settle(&mut self, now: Instant) -> bool {
         let mut changed = self.liveness.take_changed(now);
         changed.append(&mut self.deletions.take_changed());
@@ -204,7 +204,7 @@ impl State {
         is_changed
     }
 
-    /// How long it is until what is held is withdrawn.
+    /// Returns the time until the holdings are withdrawn. `None` if they are not going to be.
     fn left(&self, now: Instant) -> Option<Duration> {
         let cut_off = now.saturating_duration_since(self.cut_off_at?);
         Some(self.keep_for?.saturating_sub(cut_off))
@@ -214,7 +214,7 @@ impl State {
         self.left(now).is_some_and(|left| left.is_zero())
     }
 
-    /// How long to wait for an event.
+    /// Returns how long to wait for an event.
     pub(super) fn wait(&self, now: Instant) -> Duration {
         (self.left(now).filter(|left| !left.is_zero()).into_iter())
             .chain(self.liveness.wait(now))
@@ -222,7 +222,7 @@ impl State {
             .fold(SLICE, Duration::min)
     }
 
-    /// Returns what is shown of an export: without a change that waits.
+    /// Returns the shown entry of an export, without a waiting change.
     fn shown(&self, key: &ResourceKey, told: &impl Told) -> Option<Arc<Entry>> {
         match self.damping.shown(key) {
             Some(shown) => shown.cloned(),
@@ -230,7 +230,7 @@ impl State {
         }
     }
 
-    /// Returns what is shown of all exports.
+    /// Returns the shown entries of all exports.
     fn all_shown(&self, told: &impl Told) -> BTreeMap<ResourceKey, Option<Arc<Entry>>> {
         let mut all: BTreeMap<_, _> =
             told.exports().into_iter().map(|(key, it)| (key, Some(it))).collect();
@@ -244,7 +244,7 @@ impl State {
         all
     }
 
-    /// Returns what is known, with what has changed since a reader looked.
+    /// Returns the holdings, with the changes since the reader's position.
     pub(super) fn holdings(
         &self,
         seen: Seen,
@@ -280,27 +280,27 @@ impl State {
     }
 }
 
-/// What a reader of a [`Collector`](crate::Collector) has seen. Unless it has seen something, it gets
-/// all that there is.
+/// A reader's position in the changes of a [`Collector`](crate::Collector). The default is the
+/// beginning, from which a reader gets the whole state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// The number of the collector; 0, it has seen nothing.
+    /// The number of the collector. 0 if the reader has seen nothing.
     collector: u64,
-    /// How many changes it has seen.
+    /// The number of changes seen.
     changes: u64,
-    /// It was told that all is withdrawn.
+    /// True if the reader has seen that everything is withdrawn.
     is_withdrawn: bool,
 }
 
-/// The last changes. A reader that is farther behind gets all that there is.
+/// The last changes. A reader that is farther behind gets the whole state.
 struct Changes {
     collector: u64,
     keys: VecDeque<ResourceKey>,
-    /// How many there were before the first key.
+    /// The number of changes before the first key.
     forgotten: u64,
 }
 
-/// How many changes are remembered.
+/// The number of remembered changes.
 const REMEMBERED: usize = 16_384;
 
 impl Default for Changes {
@@ -321,19 +321,19 @@ impl Changes {
         self.keys.push_back(key);
     }
 
-    /// Has each reader get all that there is.
+    /// Makes each reader get the whole state next.
     fn forget(&mut self) {
         self.forgotten += self.keys.len() as u64 + 1;
         self.keys.clear();
     }
 
-    /// Returns what a reader has seen who has seen all.
+    /// Returns the position of a reader that has seen everything.
     fn seen(&self, is_withdrawn: bool) -> Seen {
         let changes = self.forgotten + self.keys.len() as u64;
         Seen { collector: self.collector, changes, is_withdrawn }
     }
 
-    /// Returns the exports that have changed since a reader looked; none: any may have.
+    /// Returns the exports that have changed since a reader's position. `None` if any may have.
     fn since(&self, seen: Seen, is_withdrawn: bool) -> Option<BTreeSet<&ResourceKey>> {
         if seen.collector != self.collector || seen.is_withdrawn != is_withdrawn {
             return None;

@@ -1,4 +1,4 @@
-//! The content of deploys: chunks by their hashes, and what becomes of those that no deploy names.
+//! The content of deploys: chunks by their hashes, and the removal of chunks that no deploy names.
 
 use std::collections::BTreeSet;
 
@@ -6,18 +6,18 @@ use super::{Deploy, DeployedFile};
 use crate::world::{ATTEMPTS, fence, write};
 use crate::{Compare, Entry, Error, ErrorKind, Hash, World};
 
-/// The longest chunk.
+/// The longest chunk, in bytes.
 const CHUNK: usize = 256 << 10;
 
-/// The chunks that deploys name: they stay.
+/// Returns the chunks that deploys name. These must stay.
 pub(super) fn named_chunks(deploys: &[Deploy]) -> BTreeSet<Hash> {
     let files = deploys.iter().flat_map(|deploy| deploy.files.values());
     files.flat_map(|file| &file.chunks).copied().collect()
 }
 
 impl World {
-    /// Writes the chunks of a file. One that stays is compared first. Each other one is written
-    /// also where it is there already: it may be about to be removed.
+    /// Writes a file's chunks. Compares a chunk first if it must stay. Writes every other chunk,
+    /// even if it exists, because it may be about to be removed.
     pub(super) fn write_chunks(
         &self,
         content: &[u8],
@@ -39,7 +39,7 @@ impl World {
         Ok(DeployedFile { size, chunks })
     }
 
-    /// Writes a value, whatever there is: again where it is not known whether it was written.
+    /// Writes a value, whether or not the key exists. Repeats the write if its result is unknown.
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         let writes = [write(key, Some(value.to_vec()), None)];
         let mut attempt = 0;
@@ -52,7 +52,7 @@ impl World {
         }
     }
 
-    /// Reads a chunk, or why it is none.
+    /// Reads a chunk. The inner error says why it is not valid.
     pub(super) fn read_chunk(&self, hash: Hash) -> Result<Result<Vec<u8>, String>, Error> {
         let entry = self.entry(&self.chunk_key(hash))?;
         Ok(match entry {
@@ -62,24 +62,24 @@ impl World {
         })
     }
 
-    /// The comparison that nothing is removed from now on.
+    /// Returns the comparison that nothing is removed from now on.
     pub(super) fn removal_fence(&self) -> Result<Compare, Error> {
         let key = self.keys.removal();
         let entry = self.entry(&key)?;
         Ok(fence(&key, entry.as_ref()))
     }
 
-    /// Removes content that no deploy names, as a deploy leaves it that was not finished, or lost
-    /// against another one: `limit` chunks at most. Returns how many, and their bytes. A deploy that is being added meanwhile is not
-    /// damaged: it fails with [`Conflict`](ErrorKind::Conflict), and is to be added again. Only an
-    /// operator may.
+    /// Removes content that no deploy names, at most `limit` chunks. An unfinished deploy leaves
+    /// such content, or one that lost against another. Returns the number of chunks and their
+    /// bytes. A deploy that is being added meanwhile fails with [`Conflict`](ErrorKind::Conflict),
+    /// and must be added again. Only an operator may.
     ///
     /// # Errors
     ///
-    /// Those of [`deploys`](Self::deploys): nothing is removed for not knowing.
+    /// The errors of [`deploys`](Self::deploys). In that case nothing is removed.
     pub fn remove_unused_chunks(&self, limit: usize) -> Result<(usize, u64), Error> {
-        // From here on no deploy is added that was begun before. One that is begun later writes its
-        // chunks anew.
+        // From here on, a deploy that was begun before cannot be added. One that begins later
+        // writes its chunks again.
         let key = self.keys.removal();
         let id = format!("{:032x}", fastrand::u128(..)).into_bytes();
         self.put(&key, &id)?;
@@ -88,7 +88,7 @@ impl World {
         };
         let named = named_chunks(&self.deploys()?);
         let (mut removed, mut bytes) = (0, 0);
-        // A part at a time: all content may be more than fits into memory.
+        // One part at a time, because all content may not fit into memory.
         for part in 0..=u8::MAX {
             let prefix = [self.keys.cluster("chunks"), format!("{part:02x}").into()].concat();
             let (_, mut unused) = self.store.read(&prefix, None)?;
@@ -113,7 +113,7 @@ impl World {
         hash.is_some_and(|hash| named.contains(&hash))
     }
 
-    /// Removes entries as they were read; those that were written since stay.
+    /// Removes entries as they were read. Entries that were written since then stay.
     fn remove(&self, entries: &[Entry]) -> Result<(usize, u64), Error> {
         let compares: Vec<_> = entries.iter().map(|it| fence(&it.key, Some(it))).collect();
         let writes: Vec<_> = entries.iter().map(|it| write(&it.key, None, None)).collect();

@@ -1,4 +1,4 @@
-//! A host's connection to the embedded store, with what it may do.
+//! A host's connection to the embedded store, with its access rights.
 
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -75,7 +75,7 @@ impl Store for Connection {
         let mut state = self.shared.current()?;
         let (lease, batch) = state.mvcc.granted(ttl);
         state.install(batch)?;
-        // A watch that sleeps until the next lease ends has another one to wait for.
+        // A watch that sleeps until the next lease's end must recompute it.
         self.shared.changed.notify_all();
         Ok(lease)
     }
@@ -113,7 +113,7 @@ impl Store for Connection {
     }
 }
 
-/// It reads the log, so a slow reader holds up nothing.
+/// A watch on the log. A slow reader delays nothing.
 struct EmbeddedWatch {
     shared: Arc<Shared>,
     prefix: Vec<u8>,
@@ -144,7 +144,7 @@ impl StoreWatch for EmbeddedWatch {
             if left.is_zero() {
                 return Ok(None);
             }
-            // Also until the next lease ends: maybe no call comes that would end it.
+            // Waits at most until the next lease ends, because no other call may come to end it.
             let lease = match state.clock {
                 Clock::Monotonic(_) => state.mvcc.next_end(state.now()),
                 Clock::Manual(_) => None,

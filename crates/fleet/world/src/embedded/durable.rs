@@ -14,24 +14,25 @@ use crate::{Entry, Error, ErrorKind, LeaseId, Revision};
 
 type Row<'a> = (&'a [u8], u64, u64, i64);
 
-/// By key: value, revision of creation, of the value, and lease; 0: none.
+/// By key: the value, the revisions of its creation and of the value, and the lease; 0 for none.
 const ENTRIES: TableDefinition<'_, &[u8], Row<'_>> = TableDefinition::new("world entries 1");
-/// Milliseconds to live, by lease.
+/// The milliseconds to live, by lease.
 const LEASES: TableDefinition<'_, i64, u64> = TableDefinition::new("world leases 1");
-/// When a lease was known to be alive, by lease: milliseconds since 1970.
+/// The last time when a lease was known to be alive, in milliseconds since 1970, by lease.
 const RENEWALS: TableDefinition<'_, i64, u64> = TableDefinition::new("world renewals 1");
-/// `revision`, and `lease`: the last one granted.
+/// The numbers `revision` and `lease`. The latter is the last one granted.
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("world numbers 1");
 
 pub(crate) struct Durable {
     database: Database,
-    /// The same file, for its size.
+    /// The same file, to read its size.
     file: Option<File>,
-    /// Leases go on while the file is closed: by the wall clock. Otherwise they begin anew.
+    /// True if leases go on while the file is closed, by the wall clock. If false, they begin
+    /// again.
     has_clock: bool,
 }
 
-/// A renewal is written once in so many parts of the time to live.
+/// The number of renewals written in each time to live.
 pub(crate) const RENEWALS_IN_TTL: u32 = 2;
 
 impl Durable {
@@ -96,8 +97,8 @@ impl Durable {
         Ok(Mvcc::load(Revision(revision), last_lease, entries, leases))
     }
 
-    /// Returns what is left of a lease that was known to be alive then: all of it, if the clock was
-    /// set back.
+    /// Returns the rest of a lease that was last known to be alive at `renewed`. If the clock was
+    /// set back, that is the whole time.
     fn left(&self, ttl: Duration, renewed: u64) -> Duration {
         if !self.has_clock {
             return ttl;
@@ -107,7 +108,7 @@ impl Durable {
         (ttl + ttl / RENEWALS_IN_TTL).saturating_sub(passed).min(ttl)
     }
 
-    /// Writes that a lease is alive.
+    /// Records that a lease is alive.
     pub(crate) fn note_alive(&self, lease: LeaseId) -> Result<(), Error> {
         self.write_alive(lease).map_err(failed)
     }
@@ -118,7 +119,7 @@ impl Durable {
         Ok(write.commit()?)
     }
 
-    /// Writes a batch, and returns when it is on the disk.
+    /// Writes a batch. Returns once it is on the disk.
     pub(crate) fn commit(&self, batch: &Batch) -> Result<(), Error> {
         self.write(batch).map_err(failed)
     }
@@ -154,14 +155,14 @@ impl Durable {
         Ok(())
     }
 
-    /// Bytes of the file.
+    /// Returns the size of the file in bytes.
     pub(crate) fn size(&self) -> Option<u64> {
         Some(self.file.as_ref()?.metadata().ok()?.len())
     }
 }
 
-/// Opens or creates the file, in a folder that only root and we can change. Who can read it could
-/// lock it, and keep us from it.
+/// Opens or creates the file, in a folder that only root and we can change. A user who can read the
+/// file could lock it against us.
 fn open(path: &Path) -> Result<(Database, File), redb::Error> {
     let file = open_file(path).map_err(|error| redb::Error::Io(error.into()))?;
     let same = file.try_clone().map_err(redb::Error::Io)?;
@@ -184,7 +185,7 @@ fn now() -> u64 {
     since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// What a failed write left in the file is not known.
+/// Makes the error of a failed write, after which the file's content is unknown.
 fn failed(error: redb::Error) -> Error {
     let message = format!("the file of the embedded store failed: {error}; open it anew");
     Error::new(ErrorKind::Store, message).with_source(error)

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use crate::{Compare, Entry, Error, ErrorKind, LeaseId, Revision, Write};
 
-/// How many revisions are kept for watches.
+/// The number of revisions kept for watches.
 const KEPT_REVISIONS: usize = 10_000;
 
 #[derive(Default)]
 pub(crate) struct Mvcc {
-    /// The newest revision; 0 counts as 1, which an empty store has.
+    /// The newest revision. 0 counts as 1, the revision of an empty store.
     revision: Revision,
-    /// The oldest revision that can be read, and after which can be watched.
+    /// The oldest revision that can be read, and after which a watch can start.
     compacted: Revision,
-    /// The values of each key since then, the oldest first; `None`: deleted.
+    /// The values of each key since then, the oldest first. `None` for a deletion.
     keys: BTreeMap<Vec<u8>, Vec<Version>>,
     log: VecDeque<(Revision, Changes)>,
     leases: BTreeMap<LeaseId, Lease>,
@@ -24,7 +24,7 @@ pub(crate) struct Mvcc {
 
 type Version = (Revision, Option<Arc<Entry>>);
 
-/// What becomes of keys: the entry, or none.
+/// The new state of keys: the entry, or `None` if it is deleted.
 type Changes = BTreeMap<Vec<u8>, Option<Entry>>;
 
 #[derive(Default)]
@@ -34,15 +34,15 @@ struct Lease {
     keys: BTreeSet<Vec<u8>>,
 }
 
-/// A lease of a file.
+/// A lease that was read from a file.
 pub(crate) struct Loaded {
     pub(crate) id: LeaseId,
     pub(crate) ttl: Duration,
-    /// What is left of it.
+    /// The rest of its time.
     pub(crate) left: Duration,
 }
 
-/// What one commit changes.
+/// The changes of one commit.
 #[derive(Default)]
 pub(crate) struct Batch {
     pub(crate) revision: Revision,
@@ -52,7 +52,8 @@ pub(crate) struct Batch {
 }
 
 impl Mvcc {
-    /// What a file holds: entries, leases, the newest revision and the last lease.
+    /// Makes the state from a file's content: entries, leases, the newest revision and the last
+    /// lease.
     pub(crate) fn load(
         revision: Revision,
         last_lease: i64,
@@ -123,7 +124,7 @@ impl Mvcc {
         }
     }
 
-    /// What a transaction changes; none if a comparison does not hold.
+    /// Returns a transaction's changes. `None` if a comparison does not hold.
     pub(crate) fn prepare(
         &self,
         compares: &[Compare],
@@ -159,7 +160,7 @@ impl Mvcc {
         Ok(Some(self.batch(changes)))
     }
 
-    /// A batch with a revision of its own, if it has changes.
+    /// Makes a batch, with a revision of its own if it has changes.
     fn batch(&self, changes: Changes) -> Batch {
         let next = u64::from(!changes.is_empty());
         Batch { revision: Revision(self.revision().0 + next), changes, ..Batch::default() }
@@ -172,7 +173,7 @@ impl Mvcc {
         (lease, batch)
     }
 
-    /// What the end of a lease changes.
+    /// Returns the changes at a lease's end.
     pub(crate) fn ended(&self, lease: LeaseId) -> Batch {
         let gone = self.keys_of(lease).map(|key| (key.clone(), None));
         let mut batch = self.batch(gone.collect());
@@ -180,13 +181,13 @@ impl Mvcc {
         batch
     }
 
-    /// A lease whose time is over.
+    /// Returns a lease whose time is over.
     pub(crate) fn overdue(&self, now: Duration) -> Option<LeaseId> {
         let mut leases = self.leases.iter();
         leases.find(|(_, it)| it.ends <= now).map(|(id, _)| *id)
     }
 
-    /// How long it is until the next lease ends, unless it is renewed.
+    /// Returns the time until the next lease ends, unless it is renewed.
     pub(crate) fn next_end(&self, now: Duration) -> Option<Duration> {
         let ends = self.leases.values().map(|it| it.ends).min()?;
         Some(ends.saturating_sub(now))
@@ -233,7 +234,7 @@ impl Mvcc {
         if !batch.changes.is_empty() {
             self.log.push_back((batch.revision, batch.changes));
         }
-        // Twice as many are let grow, so that each compaction frees as much as it walks.
+        // The log may grow to twice its size, so that each compaction frees as much as it walks.
         if self.log.len() >= 2 * KEPT_REVISIONS {
             self.compact(Revision(self.revision.0 - KEPT_REVISIONS as u64));
         }
@@ -255,7 +256,8 @@ impl Mvcc {
         });
     }
 
-    /// The next changes of a prefix after a revision, and up to where there is none other.
+    /// Returns the next changes of a prefix after a revision, and the revision up to which there
+    /// are no others.
     pub(crate) fn changes_after(
         &self,
         prefix: &[u8],
@@ -275,7 +277,7 @@ impl Mvcc {
         }))
     }
 
-    /// Bytes of keys and values.
+    /// Returns the bytes of all keys and values.
     pub(crate) fn size(&self) -> u64 {
         let versions = self.keys.values().flatten();
         let entries = versions.filter_map(|(_, entry)| entry.as_ref());

@@ -1,4 +1,4 @@
-//! Which lists a reader uses: those of the operator, and never one that is older than one it saw.
+//! The choice of a list: it must be the operator's, and never older than one seen before.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use ed25519_dalek::VerifyingKey;
 use super::{Grants, GrantsError};
 use crate::{Error, ErrorKind, Hash};
 
-/// Verifies lists as they come, with the operator's public key, and remembers the newest one.
+/// Verifies lists with the operator's public key, and remembers the newest one.
 #[derive(Clone, Debug)]
 pub struct GrantsCheck {
     key: VerifyingKey,
     seen: Option<Seen>,
 }
 
-/// The newest list that was seen.
+/// The newest list seen so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
     serial: u64,
@@ -35,11 +35,11 @@ impl fmt::Display for Seen {
 }
 
 impl GrantsCheck {
-    /// Makes one with the bytes of the operator's Ed25519 public key. It has seen no list.
+    /// Makes a check from the bytes of the operator's Ed25519 public key. It has seen no list yet.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](ErrorKind::Invalid) if the bytes are no public key, or a weak one.
+    /// [`Invalid`](ErrorKind::Invalid) if the bytes are not a public key, or are a weak one.
     pub fn new(public_key: &[u8; 32]) -> Result<GrantsCheck, Error> {
         let key = VerifyingKey::from_bytes(public_key).ok().filter(|key| !key.is_weak());
         key.map(|key| GrantsCheck { key, seen: None }).ok_or_else(|| {
@@ -48,11 +48,12 @@ impl GrantsCheck {
         })
     }
 
-    /// Remembers the list that an earlier process saw last, as [`verify`](Self::verify) told it.
+    /// Remembers the list that an earlier process saw last. `text` is the text that
+    /// [`verify`](Self::verify) passed to `record`.
     ///
     /// # Errors
     ///
-    /// [`Malformed`](ErrorKind::Malformed) if it is something else.
+    /// [`Malformed`](ErrorKind::Malformed) if it is not such a text.
     pub fn with_seen(self, text: &str) -> Result<GrantsCheck, Error> {
         let seen = Seen::parse(text).ok_or_else(|| {
             let message = format!("{text:?} does not say which list of grants was seen");
@@ -61,20 +62,20 @@ impl GrantsCheck {
         Ok(GrantsCheck { seen: Some(seen), ..self })
     }
 
-    /// Reads a signed list. It says nothing of whether the list is valid now, and the newest:
+    /// Reads a signed list. Does not check that the list is valid now, and the newest:
     /// [`verify`](Self::verify) and [`Grants::check_time`] do.
     ///
     /// # Errors
     ///
-    /// [`Forged`](GrantsError::Forged) if it is not signed with this key, or was changed;
+    /// [`Forged`](GrantsError::Forged) if it is not signed with this key, or was changed.
     /// [`Malformed`](GrantsError::Malformed).
     pub fn open(&self, signed: &[u8]) -> Result<Grants, GrantsError> {
         Grants::open(signed, &self.key)
     }
 
-    /// Verifies what the store has. A list that is newer than any before is told to `record` first,
-    /// as a text of its number and its hash, and is used only if that succeeds. Whether it is valid
-    /// at a time is for [`Grants::check_time`] to say.
+    /// Verifies the store's list. If it is newer than any before, `record` first gets a text of its
+    /// number and hash, and must succeed. To check the time of validity, use
+    /// [`Grants::check_time`].
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Why a list of grants is not used.
+//! The reasons to refuse a list of grants.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -7,8 +7,8 @@ use trueup_reconcile::utc;
 
 use crate::Error;
 
-/// Why a list of grants is not used. Until there is one that is, it is not known what hosts may
-/// export: take nothing from anyone, and withdraw nothing.
+/// The reason to refuse a list of grants. Until a list is accepted, the rights of hosts are
+/// unknown. Take nothing from any host, and withdraw nothing.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum GrantsError {
@@ -16,37 +16,37 @@ pub enum GrantsError {
     Unread,
     /// The store has no list.
     Missing,
-    /// It is no list, or one with values that are not allowed.
+    /// It is not a list, or has values that are not allowed. The text says which.
     Malformed(String),
     /// It is not signed with the operator's key, or was changed after that.
     Forged,
     /// It is older than a list that was seen before.
     RolledBack {
-        /// Its serial number.
+        /// The list's serial number.
         serial: u64,
-        /// That of the newest list that was seen.
+        /// The serial number of the newest list seen.
         seen: u64,
     },
-    /// Another list with the same serial number was seen before.
+    /// A different list with the same serial number was seen before.
     Reused {
-        /// The number.
+        /// The serial number of both lists.
         serial: u64,
     },
-    /// It is not valid yet.
+    /// The list is not valid yet.
     Early {
-        /// Its serial number.
+        /// The list's serial number.
         serial: u64,
-        /// When it begins to be.
+        /// The first second of validity.
         begins: SystemTime,
     },
-    /// It is no longer valid.
+    /// The list is no longer valid.
     Expired {
-        /// Its serial number.
+        /// The list's serial number.
         serial: u64,
-        /// Since when.
+        /// The end of its validity.
         ended: SystemTime,
     },
-    /// It could not be recorded that it was seen, so an older one could be put back later.
+    /// The record that it was seen could not be written. An older list could be put back later.
     Unrecorded(Error),
     /// The store cannot be read.
     Store(Error),

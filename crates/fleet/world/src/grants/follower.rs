@@ -1,4 +1,4 @@
-//! [`GrantsFollower`]: the grants of now, with hints when they change.
+//! [`GrantsFollower`]: the current grants, with hints when they change.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,24 +11,24 @@ use super::{Grants, GrantsCheck, GrantsError};
 use crate::threads::{self, Running, Stopped};
 use crate::{Error, Event, Watch, WatchConfig, World};
 
-/// Follows the list of grants in the store, on a thread of its own, until it is dropped. While the
-/// store is not reached, the list that was seen last counts as long as it is valid.
+/// Follows the store's list of grants, on a thread of its own, until it is dropped. While the store
+/// is unreachable, the last list counts as long as it is valid.
 pub struct GrantsFollower {
     state: Arc<Mutex<State>>,
     _running: Running,
 }
 
-/// Records the newest list that was seen.
+/// A callback that records the newest list seen.
 type Record = Box<dyn FnMut(&str) -> Result<(), Error> + Send>;
 
-/// A state machine that is given what the store has, and the time.
+/// A state machine. The caller passes the store's content and the time.
 struct State {
     check: GrantsCheck,
     record: Record,
-    /// What the store has; none before it was read.
+    /// The store's content. `None` before it was read.
     signed: Option<Option<Vec<u8>>>,
     verified: Result<Arc<Grants>, GrantsError>,
-    /// Why the store is not read at all.
+    /// Why the store can no longer be read.
     ended: Option<Error>,
 }
 
@@ -42,7 +42,7 @@ impl State {
         self.verify();
     }
 
-    /// Verifies what the store has, once more if it could not be recorded.
+    /// Verifies the store's list. Tries again if the last record of it failed.
     fn verify(&mut self) {
         if let Some(signed) = &self.signed {
             let verified = self.check.verify(signed.as_deref(), &mut self.record);
@@ -66,16 +66,16 @@ impl State {
     }
 }
 
-/// How long the thread waits for an event.
+/// The longest time that the thread waits for an event.
 const SLICE: Duration = Duration::from_millis(500);
 
 impl GrantsFollower {
-    /// Starts to follow. `record` is that of [`GrantsCheck::verify`]; one that fails is tried again.
-    /// `hints` are sent when other grants count than before.
+    /// Starts to follow. `record` is the callback of [`GrantsCheck::verify`]; a failed record is
+    /// retried. `hints` are sent when the valid grants change.
     ///
     /// # Errors
     ///
-    /// When the operating system refuses a thread.
+    /// Fails if the operating system refuses a thread.
     pub fn start(
         world: &World,
         check: GrantsCheck,
@@ -92,17 +92,17 @@ impl GrantsFollower {
         Ok(GrantsFollower { state, _running: running })
     }
 
-    /// Returns the grants that count now.
+    /// Returns the grants that are valid now.
     ///
     /// # Errors
     ///
-    /// Why none do: then it is not known what hosts may export.
+    /// The reason why no grants are valid. It is then unknown what hosts may export.
     pub fn grants(&self) -> Result<Arc<Grants>, GrantsError> {
         lock(&self.state).grants(SystemTime::now())
     }
 }
 
-/// Takes the events of the watch in until it is stopped.
+/// Takes in the watch's events until it is stopped.
 fn follow(
     mut watch: Watch<(), Vec<u8>>,
     followed: &Mutex<State>,
@@ -120,11 +120,11 @@ fn follow(
             }
             Ok(Some(Event::Changed { value, .. })) => state.take(Some(value)),
             Ok(Some(Event::Deleted { .. })) => state.take(None),
-            // What was seen last counts.
+            // The last list still counts.
             Ok(_) => state.retry(),
             Err(error) => state.ended = Some(error),
         }
-        // Also when time alone has changed something.
+        // Includes changes that come from time alone.
         let after = match state.grants(SystemTime::now()) {
             Ok(grants) => Ok(grants.serial()),
             Err(error) => Err(error.to_string()),

@@ -1,14 +1,14 @@
-//! Lists that are signed with Ed25519: the signature as 128 digits, a line end, and the list.
+//! Lists signed with Ed25519: the signature as 128 digits, a line end, and the list.
 
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 
 use super::{Grants, GrantsError, malformed};
 use crate::hash::read_hex;
 
-/// What is signed begins so: a signature of something else with the same key is none of a list.
+/// The start of each signed message, so that no signature of other data with this key fits a list.
 const CONTEXT: &[u8] = b"trueup world grants 1\0";
 
-/// The digits of a signature.
+/// The number of digits of a signature.
 const DIGITS: usize = 2 * Signature::BYTE_SIZE;
 
 impl Grants {
@@ -16,17 +16,17 @@ impl Grants {
     ///
     /// # Errors
     ///
-    /// [`Malformed`](GrantsError::Malformed) if it is longer than
+    /// [`Malformed`](GrantsError::Malformed) if the list is longer than
     /// [`MAX_BYTES`](Self::MAX_BYTES).
     pub fn sign(&self, secret_key: &[u8; 32]) -> Result<Vec<u8>, GrantsError> {
         let text = self.to_text()?;
         let signature = SigningKey::from_bytes(secret_key).sign(&message(text.as_bytes()));
-        // What cannot be read again is not signed.
+        // Signs only a list that can be read again.
         Grants::parse(text.as_bytes())?;
         Ok(format!("{signature:x}\n{text}").into_bytes())
     }
 
-    /// Reads a list that is signed with the operator's key.
+    /// Reads a list, and verifies its signature with the operator's key.
     pub(super) fn open(signed: &[u8], key: &VerifyingKey) -> Result<Grants, GrantsError> {
         let (signature, text) = parts(signed)?;
         // Strict: a signature has one form.

@@ -7,18 +7,18 @@ use crate::watch::Decoded;
 use crate::{Error, ErrorKind, Watch, WatchConfig, World};
 
 impl World {
-    /// Returns the signed list of grants as it is in the store, unverified; none if there is none.
+    /// Returns the store's signed list of grants, unverified. `None` if there is none.
     pub fn signed_grants(&self) -> Result<Option<Vec<u8>>, Error> {
         let entry = self.entry(&self.keys.grants())?;
         Ok(entry.map(|entry| entry.value))
     }
 
-    /// Reads the list of grants, and checks that it is the operator's, no older than one that was
-    /// seen, and valid now. `record` is that of [`GrantsCheck::verify`].
+    /// Reads the list of grants, and checks that it is the operator's, valid now, and not older
+    /// than one seen before. `record` is the callback of [`GrantsCheck::verify`].
     ///
     /// # Errors
     ///
-    /// Those of [`GrantsCheck::verify`] and [`Grants::check_time`]; those of the store.
+    /// The errors of [`GrantsCheck::verify`] and [`Grants::check_time`], and the store's errors.
     pub fn grants(
         &self,
         check: &mut GrantsCheck,
@@ -35,10 +35,9 @@ impl World {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](ErrorKind::Invalid) if it is not signed with the key of `check`, or is not valid
-    /// now;
-    /// [`Conflict`](ErrorKind::Conflict) if the store has one that is newer, or another one with
-    /// its serial number; those of the store.
+    /// [`Invalid`](ErrorKind::Invalid) if the list is not signed with the key of `check`, or is not
+    /// valid now. [`Conflict`](ErrorKind::Conflict) if the store has a newer list, or a different
+    /// one with the same serial number. Also the store's errors.
     pub fn put_grants(
         &self,
         signed: &[u8],
@@ -50,7 +49,7 @@ impl World {
             .and_then(|grants| grants.check_time(now).map(|()| grants))
             .map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
         self.update(&self.keys.grants(), None, |entry| {
-            // What is not the operator's is replaced.
+            // A list that is not the operator's is replaced.
             let there = entry.and_then(|it| Some((&it.value, check.open(&it.value).ok()?)));
             match there {
                 Some((value, there)) if there.serial() >= grants.serial() && value != signed => {

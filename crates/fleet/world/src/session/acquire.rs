@@ -1,4 +1,4 @@
-//! Taking a host's name: with a new lease, or with that of an earlier session of the same owner.
+//! Takes a host's name, with a new lease or with the lease of the owner's earlier session.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::{Entry, Error, ErrorKind, LeaseId, World};
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Mark {
     pub(crate) owner: String,
-    /// A number that no other session has.
+    /// A number that is unique to the session.
     session: String,
 }
 
-/// Writes the session's key, with a new lease or with that of an earlier session of the owner.
-/// `own` is the value of a session that has lost its key: it takes over none but that.
+/// Writes the session's key, with a new lease or with the lease of the owner's earlier session. If
+/// the session has lost its key, `own` is its value, and only that value is taken over.
 pub(super) fn acquire(
     world: &World,
     owner: &str,
@@ -51,7 +51,7 @@ pub(super) fn acquire(
         match world.store.commit(&[fence(&key, entry.as_ref())], &[mark]) {
             Ok(Some(_)) => return Ok((lease, value)),
             Ok(None) => {}
-            // Read what became of it.
+            // The next round reads the result.
             Err(error) if matches!(error.kind(), ErrorKind::Indeterminate) => continue,
             Err(error) if matches!(error.kind(), ErrorKind::LeaseEnded) => continue,
             Err(error) => return Err(error),

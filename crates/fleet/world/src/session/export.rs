@@ -1,30 +1,30 @@
-//! What a host exports: batches, and all of it.
+//! The exports of a host: single batches, and all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Session, lock};
 use crate::{Error, ErrorKind, Export, ResourceKey, Revision};
 
-/// What became of a batch of exports.
+/// The result of a batch of exports.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Exported {
-    /// The outcome of each, exactly one, by its key: true if it was written, false if it was so
-    /// already.
+    /// The outcome of each export, by its key: true if it was written, false if the store already
+    /// had it.
     pub outcomes: BTreeMap<ResourceKey, Result<bool, Error>>,
-    /// How many transactions were written: 0 if nothing was to be written, and more than one if the
-    /// batch was split. Readers see each as a whole, and a state between two.
+    /// The number of written transactions: 0 if there was nothing to write, and more than one if
+    /// the batch was split. Readers see each transaction as a whole, and the state between two.
     pub transactions: usize,
-    /// The revision of the last one.
+    /// The revision of the last transaction. `None` if there was none.
     pub revision: Option<Revision>,
 }
 
 impl Exported {
-    /// Returns the first error.
+    /// Turns the first failed export into an error.
     ///
     /// # Errors
     ///
-    /// It.
+    /// The error of the first failed export.
     pub fn into_result(self) -> Result<Exported, Error> {
         match self.outcomes.values().find_map(|it| it.as_ref().err()) {
             Some(error) => Err(error.clone()),
@@ -32,25 +32,25 @@ impl Exported {
         }
     }
 
-    /// Returns how many exports failed.
+    /// Returns the number of failed exports.
     pub fn failed(&self) -> usize {
         self.outcomes.values().filter(|it| it.is_err()).count()
     }
 
-    /// True if something was written.
+    /// Returns true if something was written.
     pub fn is_changed(&self) -> bool {
         self.outcomes.values().any(|it| matches!(it, Ok(true)))
     }
 }
 
 impl Session {
-    /// Exports a batch: all of it in one transaction if that holds it, which is written as a whole
-    /// or not at all. What is exported so already is not written. An export whose outcome is an
-    /// error stays declared: if that may pass, the next [`renew`](Self::renew) tries it again.
+    /// Exports a batch. If it fits in one transaction, it is written as a whole or not at all.
+    /// Exports that the store already has are not written. An export with an error stays declared:
+    /// if the error is temporary, the next [`renew`](Self::renew) retries it.
     ///
     /// # Errors
     ///
-    /// When nothing was tried: an export is not allowed, or the store cannot be read.
+    /// Fails if nothing was tried, because an export is not allowed or the store cannot be read.
     pub fn export(&self, batch: &[Export]) -> Result<Exported, Error> {
         let wanted = self.check(batch)?;
         let mut state = lock(&self.0.state);
@@ -61,12 +61,13 @@ impl Session {
         result
     }
 
-    /// Deletes exports of this host, those that persist among them, as [`export`](Self::export)
-    /// writes them. A missing one is no error.
+    /// Deletes exports of this host, including persistent ones, in transactions like those of
+    /// [`export`](Self::export). It is no error if one is missing.
     ///
     /// # Errors
     ///
-    /// As [`export`](Self::export), and [`Denied`](ErrorKind::Denied) for a key of another host.
+    /// The errors of [`export`](Self::export), and [`Denied`](ErrorKind::Denied) for another host's
+    /// key.
     pub fn delete(&self, keys: &[ResourceKey]) -> Result<Exported, Error> {
         let host = self.0.world.host();
         keys.iter().try_for_each(|key| key.check_exporter(host))?;
@@ -77,13 +78,13 @@ impl Session {
         result
     }
 
-    /// Declares all exports of this host: exports these, deletes all others but those that
-    /// [persist](Export::persist), and then marks the host as complete, so that readers drop what
-    /// they knew of it otherwise. An outcome that is an error delays the mark, and nothing else.
+    /// Declares all exports of this host. Exports these, deletes all others except those that
+    /// [persist](Export::persist), and then marks the host as complete, so that readers drop its
+    /// other exports. An outcome that is an error only delays the mark.
     ///
     /// # Errors
     ///
-    /// As [`export`](Self::export).
+    /// The errors of [`export`](Self::export).
     pub fn declare(&self, exports: &[Export]) -> Result<Exported, Error> {
         let wanted = self.check(exports)?;
         let mut state = lock(&self.0.state);
@@ -92,8 +93,8 @@ impl Session {
         self.sync_all(&mut state)
     }
 
-    /// Declares all exports, and brings the store to them for some keys: all that differ, if the
-    /// host is to be marked as complete.
+    /// Declares all exports, and updates the store for some keys. If the host is to be marked as
+    /// complete, `keys` must have all differences.
     pub(crate) fn declare_some(
         &self,
         exports: &[Export],
@@ -122,7 +123,8 @@ impl Session {
         for export in batch {
             let key = export.key(world.host());
             key.check()?;
-            // Twice the key: the fence has it, too; and the records beside it.
+            // Counts the key twice, because the fence has it too, and adds room for the records
+            // beside it.
             let size = export.data.len() + 2 * world.keys.resource(&key).len() + 4096;
             let refused = if size > limits.bytes {
                 let bytes = export.data.len();

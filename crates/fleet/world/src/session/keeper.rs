@@ -10,7 +10,7 @@ use super::{Exported, Session, is_cut_off};
 use crate::{Error, threads};
 
 /// A thread that [keeps](Session::keep) a session alive, or [leads](Session::schedule) a scheduler
-/// with it, until this is dropped.
+/// with it. It ends when this is dropped.
 pub struct Keeper {
     stop: Option<Box<dyn FnOnce() + Send + Sync>>,
     thread: Option<JoinHandle<()>>,
@@ -27,49 +27,50 @@ impl Keeper {
     }
 }
 
-/// So often a renewal looks whether the session's key is still this session's.
+/// The number of renewals for each check that the session's key is still this session's.
 const CHECKED: u32 = 6;
 
-/// What happens to a session, or to a scheduler that it leads. It never means that something is to
-/// be deleted on this host.
+/// An event of a session, or of a scheduler that it leads. No event requires a deletion on this
+/// host.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum SessionEvent {
-    /// The lease had ended, and all exports were gone: they are made again.
+    /// The lease had ended, and with it all exports. They are made again.
     Restored {
-        /// The exports that are made again.
+        /// The number of exports that were made again.
         exported: usize,
-        /// Those that are not.
+        /// The number of exports that failed.
         failed: usize,
     },
-    /// The store is not reached.
+    /// The store is unreachable.
     CutOff {
-        /// Since when.
+        /// The start of the outage.
         since: SystemTime,
-        /// Why.
+        /// The error that showed it.
         error: Error,
     },
     /// The lease is renewed again, and has not ended.
     Reconnected,
     /// This host leads a scheduler, and has chosen these hosts.
     Chosen(BTreeSet<String>),
-    /// The lease was not renewed for another reason, or this host could not lead. It is tried
-    /// again, and said again once the reason is another one.
+    /// The lease was not renewed for another reason, or this host could not lead. It will retry.
+    /// The event comes again only for a different reason.
     Failed(Error),
-    /// A newer session of the owner has replaced this one, or it was ended: the lease is no longer
-    /// renewed. Or this host no longer leads, also because the store denies what that takes.
+    /// A newer session of the owner has replaced this one, or it was ended. The lease is no longer
+    /// renewed. For a scheduler, this host no longer leads, or the store denies the required
+    /// access.
     Ended(Error),
 }
 
 impl Session {
-    /// Starts the thread that keeps the session alive. It renews the lease three times in its time
-    /// to live, with jitter, and sooner after a failure. If another session has replaced this one,
-    /// it finds out within twice the time to live, or with the next export. `on_event` is called on
-    /// the thread.
+    /// Starts a thread that keeps the session alive. It renews the lease three times in the time to
+    /// live, with jitter, and sooner after a failure. If another session has replaced this one, it
+    /// notices within twice the time to live, or with the next export. `on_event` runs on the
+    /// thread.
     ///
     /// # Errors
     ///
-    /// When the operating system refuses a thread.
+    /// Fails if the operating system refuses a thread.
     pub fn keep(
         &self,
         on_event: impl FnMut(SessionEvent) + Send + 'static,
@@ -85,7 +86,7 @@ impl Session {
 
     fn keep_until(&self, stopped: &mpsc::Receiver<()>, mut report: impl FnMut(SessionEvent)) {
         let (mut reported, mut wait) = (Reported::default(), self.interval());
-        // Not the same for all hosts that started at once.
+        // Differs between hosts that started at once.
         let mut unchecked = fastrand::u32(..CHECKED);
         while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(wait) {
             wait = self.interval();
@@ -93,7 +94,7 @@ impl Session {
             let renewed = self.renew_and_check(unchecked >= CHECKED);
             unchecked = match &renewed {
                 Ok(None) => unchecked % CHECKED,
-                // Whatever it was, it may concern the key.
+                // The cause may concern the key.
                 _ => CHECKED,
             };
             let event = match renewed {
@@ -111,20 +112,20 @@ impl Session {
         }
     }
 
-    /// Between a quarter and a third of the time to live: hosts that were started at once do not
-    /// renew at once.
+    /// Returns a time between a quarter and a third of the time to live. So hosts that started at
+    /// once do not renew at once.
     pub(super) fn interval(&self) -> Duration {
         self.ttl().mul_f64(0.25 + fastrand::f64() / 12.0)
     }
 }
 
-/// What was reported of a session last: the same is not reported again at each renewal.
+/// The last report about a session. The same report is not repeated at each renewal.
 #[derive(Debug, Default)]
 struct Reported {
     is_cut_off: bool,
-    /// The last other failure.
+    /// The last failure of another kind.
     failure: Option<String>,
-    /// How many exports are not made, if the last renewal made none of them.
+    /// The number of failed exports, if the last renewal made none of them.
     not_made: Option<usize>,
 }
 

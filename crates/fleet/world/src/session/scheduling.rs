@@ -1,4 +1,5 @@
-//! Schedulers of a session: the offers of its host, which go with its lease, and leading one.
+//! Schedulers of a session: the host's offers, which end with its lease, and the lead of a
+//! scheduler.
 
 use std::time::Duration;
 
@@ -9,16 +10,16 @@ use crate::watch::Event;
 use crate::world::{fence, write};
 use crate::{Error, ErrorKind, Schedule, Watch, WatchConfig};
 
-/// How often it is tried again after a failure, while nothing changes.
+/// The time between two tries after a failure, while nothing changes.
 const RETRY: Duration = Duration::from_secs(1);
 
 impl Session {
     /// Leads a scheduler with this session, while no other host does. A [`Keeper`](super::Keeper)
-    /// has to keep the session alive. `on_event` is called on the thread that is started here.
+    /// must keep the session alive. `on_event` runs on the thread that this starts.
     ///
     /// # Errors
     ///
-    /// When the operating system refuses a thread.
+    /// Fails if the operating system refuses a thread.
     pub fn schedule(
         &self,
         scheduler: &str,
@@ -52,7 +53,7 @@ impl Session {
         loop {
             let wait = failure.as_ref().map_or_else(|| self.interval(), |_| RETRY);
             let ended = match watch.next(wait) {
-                // What was known still holds.
+                // The known state still holds.
                 Ok(Some(Event::Interrupted { .. })) => continue,
                 Ok(_) => None,
                 Err(error) => Some(error),
@@ -97,7 +98,7 @@ impl Session {
         result
     }
 
-    /// Writes all offers, and withdraws those of an earlier session if all is declared.
+    /// Writes all offers. If all exports are declared, withdraws an earlier session's offers.
     pub(super) fn sync_offers(&self, state: &State) -> Result<(), Error> {
         let world = &self.0.world;
         let mut schedulers = state.offers.clone();

@@ -1,5 +1,5 @@
-//! Writing exports: in as few transactions as hold them, each fenced by the session and by what was
-//! read, so that nothing of another owner is overwritten and nothing is written twice.
+//! Writes exports in as few transactions as possible. The session and the entries that were read
+//! fence each transaction. So no other owner's entry is overwritten, and no entry is written twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use crate::resources::is_few;
 use crate::world::{fence, write};
 use crate::{Compare, Entry, Error, ErrorKind, Hosts, ResourceKey, Revision, Write};
 
-/// One write to be made.
+/// One pending write.
 struct Step {
     key: ResourceKey,
     compare: Compare,
@@ -17,7 +17,7 @@ struct Step {
 }
 
 impl Session {
-    /// Writes all exports, prunes others if all are declared, and marks that.
+    /// Writes all exports. If all are declared, removes others and marks the host as complete.
     pub(super) fn sync_all(&self, state: &mut State) -> Result<Exported, Error> {
         self.0.is_behind.store(false, Ordering::SeqCst);
         let result = self.sync_and_mark(state);
@@ -40,9 +40,9 @@ impl Session {
         Ok(exported)
     }
 
-    /// Writes the mark of a host whose exports are complete, once for each lease: from then on they
-    /// are what the host declares. Its value is the lease, so that a reader who sees two marks as
-    /// one change knows that it is another one.
+    /// Marks the host's exports as complete, once for each lease. From then on they are the host's
+    /// declaration. The mark's value is the lease. So if a reader sees two marks as one change, it
+    /// still sees a different value.
     pub(super) fn mark_complete(&self) -> Result<(), Error> {
         let world = &self.0.world;
         let key = world.keys.of_host(world.host(), "generation");
@@ -62,7 +62,7 @@ impl Session {
         Err(self.changes_all_the_time())
     }
 
-    /// Notes that the store may lack an export, after an error that may pass.
+    /// Records that the store may lack an export, after a temporary error.
     pub(super) fn note_behind(&self, result: &Result<Exported, Error>) {
         let is_behind = match result {
             Ok(exported) => {
@@ -80,7 +80,7 @@ impl Session {
         self.0.is_behind.store(true, Ordering::SeqCst);
     }
 
-    /// Brings the store to what the session exports of these keys.
+    /// Brings the store into agreement with the session's exports for these keys.
     pub(super) fn sync(
         &self,
         state: &mut State,
@@ -101,7 +101,7 @@ impl Session {
                     return Ok(exported);
                 }
                 Err(error) => match error.kind() {
-                    // What is written already is found to be unchanged then, and stays "changed".
+                    // An export that was already written is found unchanged, and stays "changed".
                     ErrorKind::Conflict | ErrorKind::Indeterminate => {}
                     ErrorKind::LeaseEnded => {
                         self.acquire_again()?;
@@ -114,8 +114,8 @@ impl Session {
         Err(self.changes_all_the_time())
     }
 
-    /// Reads what the store has of these keys, or of all exports of the host: a change costs what it
-    /// changes.
+    /// Reads the store's entries for these keys, or for all exports of the host if the keys are
+    /// many.
     fn stored(&self, state: &mut State, keys: &BTreeSet<ResourceKey>) -> Result<Vec<Entry>, Error> {
         let world = &self.0.world;
         if is_few(keys.len(), state.exports.len()) {
@@ -130,7 +130,7 @@ impl Session {
         Ok(entries)
     }
 
-    /// The writes that are needed; the outcome of all other keys is that nothing changed.
+    /// Returns the necessary writes. Sets the outcome of all other keys to "unchanged".
     fn steps(
         &self,
         state: &State,
@@ -170,7 +170,7 @@ impl Session {
         steps
     }
 
-    /// Writes the steps, in as few transactions as hold them.
+    /// Writes the steps in as few transactions as possible.
     fn write(
         &self,
         state: &mut State,
@@ -179,7 +179,7 @@ impl Session {
         exported: &mut Exported,
     ) -> Result<(), Error> {
         let mut rest = steps;
-        // How many are to be written each by itself.
+        // The number of steps still to write one by one.
         let mut alone = 0_usize;
         while !rest.is_empty() {
             let count = if alone > 0 { 1 } else { self.fitting(rest) };
@@ -194,7 +194,8 @@ impl Session {
                     exported.transactions += 1;
                     exported.revision = Some(revision);
                 }
-                // What is refused costs itself alone, unless all or nothing is asked for.
+                // A refused export does not affect the others, unless the batch must be written as
+                // a whole.
                 Err(error) if !error.is_retryable() && !is_atomic && count > 1 => {
                     alone = count;
                     continue;
@@ -208,7 +209,7 @@ impl Session {
                 }
                 Err(error) => {
                     if error.kind() == ErrorKind::Indeterminate {
-                        // If it is found as it should be next time, it was this that wrote it.
+                        // If the next read finds it as desired, this write did it.
                         note(batch, Ok(true));
                     }
                     return Err(error);
@@ -220,7 +221,7 @@ impl Session {
         Ok(())
     }
 
-    /// How many of the steps one transaction holds; one, if not even that.
+    /// Returns how many of the steps fit in one transaction, at least one.
     fn fitting(&self, steps: &[Step]) -> usize {
         let limits = self.0.world.store.limits();
         let mut bytes = 4096;
@@ -228,7 +229,7 @@ impl Session {
             bytes += step.write.size() + step.compare.key().len() + 1100;
             bytes <= limits.bytes
         });
-        // A recipient that is new is a write more, and the fence a comparison.
+        // A new recipient needs a further write, and the fence a comparison.
         let most = (limits.count.saturating_sub(1) / 2).max(1);
         fits.take(most).count().max(1)
     }
@@ -257,7 +258,8 @@ impl Session {
         }
     }
 
-    /// Why a transaction was stale: the session has lost its key, or another writer was first.
+    /// Returns why a transaction was stale: the session has lost its key, or another writer was
+    /// first.
     pub(super) fn stale(&self) -> Result<Error, Error> {
         let (_, value) = lock(&self.0.current).clone();
         let entry = self.0.world.entry(&self.key())?;

@@ -1,5 +1,5 @@
-//! The thread that keeps a copy of one prefix: it lists at a revision, watches from there, resumes,
-//! and lists again what cannot be resumed.
+//! The thread that keeps a copy of one prefix. It lists at a revision, watches from there, resumes,
+//! and lists again if it cannot resume.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -9,20 +9,20 @@ use crate::session::is_cut_off;
 use crate::threads::Stopped;
 use crate::{Entry, Error, ErrorKind, Limits, Revision, Store, StoreEvent, StoreWatch};
 
-/// How a watch behaves.
+/// The configuration of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WatchConfig {
-    /// How often all is compared with the store, which has been seen to skip an event without an
-    /// error. 10 minutes unless said otherwise, with jitter.
+    /// The interval of full comparisons with the store, which has been seen to skip an event
+    /// without an error. 10 minutes by default, with jitter.
     pub full_interval: Duration,
-    /// The longest time between two attempts to connect. 5 seconds unless said otherwise; the first
-    /// are shorter, and all have jitter. The first list comes within a twentieth of it, at random,
-    /// so that many hosts that start at once do not list at once.
+    /// The longest time between two attempts to connect. 5 seconds by default. The first times are
+    /// shorter, and all have jitter. The first list comes at a random time within a twentieth of
+    /// this, so that hosts with the same start do not list at once.
     pub max_backoff: Duration,
-    /// How much the copy holds at most. With more in the store, the watch is
-    /// [interrupted](super::Event::Interrupted), its copy stays as it was, and a list is tried
-    /// again after twelve times the longest backoff.
+    /// The limits of the copy. If the store has more, the watch is
+    /// [interrupted](super::Event::Interrupted) and its copy stays as it was. The watch lists again
+    /// after twelve times the longest backoff.
     pub limits: Limits,
 }
 
@@ -40,28 +40,29 @@ pub(super) struct Feed {
     pub(super) store: Arc<dyn Store>,
     pub(super) mirror: Arc<Mirror>,
     pub(super) prefix: Vec<u8>,
-    /// Its place among the prefixes of the mirror.
+    /// The position among the mirror's prefixes.
     pub(super) index: usize,
     pub(super) config: WatchConfig,
     pub(super) stopped: Stopped,
 }
 
-/// How long a quiet watch waits, before it looks whether it is stopped.
+/// The time after which a quiet watch checks if it is stopped.
 const SLICE: Duration = Duration::from_millis(500);
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 
-/// After more than is held, so many times the longest backoff: the next list costs as much.
+/// The pause after a list that exceeds the limits, in multiples of the longest backoff. The next
+/// list costs as much.
 const TOO_LARGE_PAUSE: u32 = 12;
 
-/// When the store is asked how far a watch is, of which a revision is wanted.
+/// The schedule of progress requests to the store, while a revision is wanted.
 struct Question {
     due: Instant,
-    /// The pause after it. It doubles until there is progress.
+    /// The pause after the next request. It doubles until there is progress.
     pause: Duration,
 }
 
-/// A store may believe its own answer only when it has given another one, a second later.
+/// A store may confirm its own answer only after another one, a second later.
 const FIRST_PAUSE: Duration = Duration::from_millis(1100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
@@ -70,7 +71,7 @@ impl Question {
         Question { due: Instant::now(), pause: FIRST_PAUSE }
     }
 
-    /// How long to wait for an event before it may be due.
+    /// Returns how long to wait for an event before the next request may be due.
     fn wait(&self) -> Duration {
         match self.due.saturating_duration_since(Instant::now()) {
             Duration::ZERO => SLICE,
@@ -78,7 +79,7 @@ impl Question {
         }
     }
 
-    /// True if it is to be asked now.
+    /// Returns true if a request is due now.
     fn is_due(&mut self) -> bool {
         let now = Instant::now();
         let is_due = now >= self.due;
@@ -91,7 +92,7 @@ impl Question {
 }
 
 impl Feed {
-    /// Runs until it is stopped, or until an error that does not pass.
+    /// Runs until it is stopped, or until a permanent error.
     pub(super) fn run(self) {
         let mut position = None;
         let mut backoff = self.first_backoff();
@@ -105,11 +106,11 @@ impl Feed {
             if !is_passing {
                 return self.mirror.end(error);
             }
-            // What is known stays known until the new list is there to compare it with.
+            // The known state stays until the new list can be compared with it.
             if matches!(kind, ErrorKind::Compacted | ErrorKind::TooLarge) {
                 position = None;
             }
-            // A compaction is no news, unless it comes again and again.
+            // A compaction is not reported, unless it happens again and again.
             if kind != ErrorKind::Compacted || backoff > self.first_backoff() {
                 self.mirror.interrupt(self.index, SystemTime::now(), error);
             }
@@ -117,7 +118,7 @@ impl Feed {
                 ErrorKind::TooLarge => self.config.max_backoff.saturating_mul(TOO_LARGE_PAUSE),
                 _ => backoff,
             };
-            // All watches of a member that ends begin again, of all hosts.
+            // If a member ends, the watches of all its hosts begin again at once.
             let jitter = pause.mul_f64(fastrand::f64()).max(self.spread());
             self.sleep(pause / 2 + jitter / 2);
             backoff = (backoff * 2).min(self.config.max_backoff);
@@ -128,7 +129,7 @@ impl Feed {
         FIRST_BACKOFF.min(self.config.max_backoff)
     }
 
-    /// A time at random, over which what many hosts do at once is spread.
+    /// Returns a random time that spreads simultaneous requests of many hosts.
     fn spread(&self) -> Duration {
         (self.config.max_backoff / 20).mul_f64(fastrand::f64())
     }
@@ -144,7 +145,7 @@ impl Feed {
         }
     }
 
-    /// Lists if there is no position, and watches from there until an error or a stop.
+    /// If there is no position, lists. Then watches from there until an error or a stop.
     fn connect(
         &self,
         position: &mut Option<Revision>,
@@ -173,7 +174,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Waits for an event, and returns the revision that has been watched up to.
+    /// Waits for an event. Returns the revision up to which the prefix has been watched.
     fn next(
         &self,
         watch: &mut dyn StoreWatch,
@@ -182,7 +183,8 @@ impl Feed {
     ) -> Result<Revision, Error> {
         match watch.next(question.wait())? {
             Some(StoreEvent::Changes { revision, changes }) => {
-                // Never back: what was delivered before a reconnect is not delivered again.
+                // Never back: an event that was delivered before a reconnect is not delivered
+                // again.
                 if revision > after {
                     self.mirror.change(self.index, revision, changes)?;
                 }
@@ -195,7 +197,7 @@ impl Feed {
                 Ok(newest)
             }
             None => {
-                // Another prefix has a mark of this revision: is there nothing before it here?
+                // Another prefix has a mark of this revision. Is an earlier change missing here?
                 if self.mirror.wanted() > after && question.is_due() {
                     watch.request_progress()?;
                 }
@@ -216,8 +218,9 @@ impl Feed {
         Instant::now() + self.config.full_interval.mul_f64(jitter)
     }
 
-    /// Compares with the store, as of the very revision that has been watched up to. Where that is
-    /// compacted, as after a long quiet, the error has all listed anew, which compares as well.
+    /// Compares the copy with the store, at exactly the revision that has been watched up to. If
+    /// that is compacted, as after a long quiet time, the error leads to a new list, which compares
+    /// as well.
     fn compare(&self, at: Revision) -> Result<(), Error> {
         let (_, list) = self.store.read(&self.prefix, Some(at))?;
         self.mirror.compare(self.index, at, entries(list))

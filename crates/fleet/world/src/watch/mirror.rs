@@ -1,5 +1,5 @@
-//! The copy that the feeds keep, and the changes that the reader has not seen yet: at most one a
-//! key, so that a slow reader costs no more than what it reads about.
+//! The copy that the feeds keep, and the changes that the reader has not seen yet. There is at most
+//! one for each key, so a slow reader costs no more than its keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use crate::{Entry, Error, ErrorKind, LeaseId, Limits, Revision};
 
 pub(super) type Entries = BTreeMap<Vec<u8>, Arc<Entry>>;
 
-/// What became of keys: the entry, or none.
+/// The new state of keys: the entry, or `None` if it is deleted.
 type Changes = BTreeMap<Vec<u8>, Option<Entry>>;
 
 pub(crate) struct Mirror {
@@ -21,31 +21,32 @@ pub(crate) struct Mirror {
 struct State {
     feeds: Vec<FeedState>,
     limits: Limits,
-    /// What of an entry is told when it changes.
+    /// The parts of an entry whose changes are reported.
     content: Content,
-    /// What the reader saw of the keys that have changed since: none, there was no such key.
+    /// The entry that the reader last saw, for each key with later changes. `None` if the key did
+    /// not exist.
     unseen: BTreeMap<Vec<u8>, Unseen>,
-    /// The same by revision, so that the reader's revisions do not go back.
+    /// The same by revision, so that the reader's revisions never go back.
     order: BTreeSet<(Revision, Vec<u8>)>,
     is_ready_told: bool,
     resync: bool,
-    /// Why the watch is interrupted, and whether the reader knows.
+    /// The time and the cause of the interruption, and true if the reader knows.
     interrupted: Option<(SystemTime, Error, bool)>,
-    /// The reason has changed since the reader was told.
+    /// True if the cause has changed since it was reported.
     is_worse: bool,
     ended: Option<Error>,
     repaired: u64,
-    /// The revision that the reader wants to know to have seen all changes up to.
+    /// The revision up to which the reader wants to see all changes.
     wanted: Revision,
 }
 
-/// What of an entry is told when it changes.
+/// The parts of an entry whose changes are reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// Its value.
+    /// Changes of the value.
     #[default]
     Value,
-    /// Its value and its lease.
+    /// Changes of the value and of the lease.
     ValueAndLease,
 }
 
@@ -69,12 +70,12 @@ struct FeedState {
     bytes: usize,
     revision: Revision,
     is_listed: bool,
-    /// Since when it is not connected.
+    /// The time since when it is not connected.
     interrupted: Option<SystemTime>,
 }
 
 impl FeedState {
-    /// How many entries it has after these changes, and their bytes.
+    /// Returns the number of entries after these changes, and their bytes.
     fn size_after(&self, changes: &Changes) -> (usize, usize) {
         let (mut entries, mut bytes) = (self.entries.len(), self.bytes);
         for (key, now) in changes {
@@ -95,7 +96,7 @@ fn size(entry: &Entry) -> usize {
     entry.key.len() + entry.value.len()
 }
 
-/// What the reader gets.
+/// An event for the reader, still as keys and entries.
 pub(crate) enum Raw {
     Ready(Revision, Vec<Arc<Entry>>),
     Change {
@@ -104,7 +105,7 @@ pub(crate) enum Raw {
         now: Option<Arc<Entry>>,
         revision: Revision,
     },
-    /// All that there is, and what there was before of the keys that differ.
+    /// The whole state, with the previous entries of keys that differ.
     Resync(Revision, Vec<Arc<Entry>>, BTreeMap<Vec<u8>, Option<Arc<Entry>>>),
     Interrupted(SystemTime, Error),
     Restored(Revision),
@@ -127,7 +128,7 @@ impl Mirror {
         done
     }
 
-    /// Takes all changes of a revision in, or none of them if the copy became too large.
+    /// Takes in all changes of a revision. If the copy would become too large, takes none of them.
     pub(super) fn change(
         &self,
         feed: usize,
@@ -154,8 +155,8 @@ impl Mirror {
         self.with(|state| state.advance(feed, revision));
     }
 
-    /// A new list. If there was one before, the changes in between are made up from both: if there
-    /// are none, nothing was missed. One that is too large changes nothing.
+    /// Takes in a new list. If there was one before, derives the changes between both; if there are
+    /// none, nothing was missed. A list that is too large changes nothing.
     pub(super) fn list(
         &self,
         feed: usize,
@@ -171,8 +172,8 @@ impl Mirror {
         })
     }
 
-    /// A list of the revision that the copy is of: they are the same, unless the store has skipped
-    /// an event.
+    /// Compares with a list of the copy's revision. They are equal, unless the store has skipped an
+    /// event.
     pub(super) fn compare(
         &self,
         feed: usize,
@@ -191,7 +192,7 @@ impl Mirror {
     pub(super) fn interrupt(&self, feed: usize, now: SystemTime, error: Error) {
         self.with(|state| {
             state.feeds[feed].interrupted.get_or_insert(now);
-            // What no retry mends is said, also after another reason.
+            // A cause that no retry can fix is reported, even after another one.
             let is_worse = error.kind() == ErrorKind::TooLarge;
             match &mut state.interrupted {
                 Some((_, before, _)) if is_worse && before.kind() != error.kind() => {
@@ -204,14 +205,14 @@ impl Mirror {
         });
     }
 
-    /// No more events will come.
+    /// Ends the mirror: no more events will come.
     pub(crate) fn end(&self, error: Error) {
         self.with(|state| {
             state.ended.get_or_insert(error);
         });
     }
 
-    /// Has the feeds find out whether there are changes up to a revision.
+    /// Makes the feeds find out if there are changes up to a revision.
     pub(crate) fn want(&self, revision: Revision) {
         let mut state = self.lock();
         state.wanted = state.wanted.max(revision);
@@ -221,7 +222,7 @@ impl Mirror {
         self.lock().wanted
     }
 
-    /// The revision up to which the reader has seen all changes, of all feeds.
+    /// Returns the revision up to which the reader has seen all changes of all feeds.
     pub(crate) fn delivered(&self) -> Revision {
         let state = self.lock();
         let unseen = state.order.first().map(|(revision, _)| Revision(revision.0 - 1));
@@ -237,7 +238,7 @@ impl Mirror {
         state.feeds.iter().filter_map(|it| it.interrupted).min()
     }
 
-    /// Returns a key's entry, as the reader has been told of it.
+    /// Returns a key's entry, as last reported to the reader.
     pub(crate) fn told(&self, key: &[u8]) -> Option<Arc<Entry>> {
         let state = self.lock();
         match state.unseen.get(key) {
@@ -246,7 +247,7 @@ impl Mirror {
         }
     }
 
-    /// Returns all entries, as the reader has been told of them.
+    /// Returns all entries, as last reported to the reader.
     pub(crate) fn all_told(&self) -> Vec<Arc<Entry>> {
         let state = self.lock();
         let unchanged = (state.feeds.iter())
@@ -256,14 +257,15 @@ impl Mirror {
         unchanged.chain(changed).cloned().collect()
     }
 
-    /// Waits until there may be an event, for so long at most.
+    /// Waits at most `timeout` for a possible event.
     pub(crate) fn wait(&self, timeout: Duration) {
         let state = self.lock();
         let waited = self.changed.wait_timeout_while(state, timeout, |state| !state.has_news());
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The next event, or none within the time; an error if no more will come.
+    /// Returns the next event, or `None` if there is none within `timeout`. Fails if no more will
+    /// come.
     pub(crate) fn next(&self, timeout: Duration) -> Result<Option<Raw>, Error> {
         let end = Instant::now() + timeout;
         let mut state = self.lock();
@@ -285,7 +287,7 @@ impl Mirror {
 }
 
 impl State {
-    /// Notes the size that the copy of a feed is about to have, if there is room for it.
+    /// Records the size that a feed's copy is about to have. Fails if it exceeds the limits.
     fn resize(&mut self, feed: usize, entries: usize, bytes: usize) -> Result<(), Error> {
         let others = self.feeds.iter().enumerate().filter(|(at, _)| *at != feed);
         let (all, all_bytes) = others.fold((entries, bytes), |(entries, bytes), (_, it)| {
@@ -301,7 +303,7 @@ impl State {
         let unseen = self.unseen.entry(key.clone()).or_insert(unseen);
         self.order.remove(&(unseen.revision, key.clone()));
         unseen.revision = revision;
-        // A key that has come and gone takes no room until the reader looks.
+        // A key that has come and gone takes no space until the reader looks.
         let is_new = unseen.before.is_none();
         if is_new && self.now(&key).is_none() {
             self.unseen.remove(&key);
@@ -316,7 +318,7 @@ impl State {
         feed.interrupted = None;
     }
 
-    /// Replaces the copy of a feed, and returns true if it was another one.
+    /// Replaces a feed's copy. Returns true if it differs from before.
     fn replace(
         &mut self,
         feed: usize,
@@ -351,7 +353,7 @@ impl State {
         self.feeds.iter().flat_map(|feed| feed.entries.values()).cloned().collect()
     }
 
-    /// True if [`take`](Self::take) may return something, or nothing ever will.
+    /// True if [`take`](Self::take) may return something, or if nothing more will come.
     fn has_news(&self) -> bool {
         let is_cut_off = self.feeds.iter().any(|it| it.interrupted.is_some());
         let is_interruption_news = (self.interrupted.as_ref())
@@ -394,7 +396,7 @@ impl State {
         }
         while let Some((key, Unseen { before, revision })) = self.take_oldest() {
             let now = self.now(&key).cloned();
-            // Written again with the same value, or come and gone between two events.
+            // The same value was written again, or the key came and went between two events.
             if self.content.of(before.as_deref()) != self.content.of(now.as_deref()) {
                 return Some(Raw::Change { key, before, now, revision });
             }

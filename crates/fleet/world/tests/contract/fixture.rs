@@ -15,7 +15,7 @@ pub(crate) struct EmbeddedFixture {
 }
 
 impl EmbeddedFixture {
-    /// Makes a fixture of a store, whose clock is a manual one.
+    /// Makes a fixture of a store with a manual clock.
     pub(crate) fn on(store: Embedded) -> EmbeddedFixture {
         EmbeddedFixture { store, gates: Mutex::default() }
     }

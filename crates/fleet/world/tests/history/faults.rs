@@ -12,7 +12,7 @@ use trueup_world::{
 #[derive(Debug)]
 pub(crate) struct Faults {
     random: Mutex<fastrand::Rng>,
-    /// How many calls of a hundred fail.
+    /// The percentage of calls that fail.
     pub(crate) rate: AtomicU32,
     pub(crate) count: AtomicU64,
 }

@@ -1,5 +1,5 @@
-//! The embedded store killed at every write, sync and change of length of its file: what was
-//! acknowledged is there, and of what was not each transaction is there as a whole or not at all.
+//! The embedded store killed at every write, sync and change of length of its file. Every
+//! acknowledged transaction must survive. Any other must survive as a whole or not at all.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use trueup_world::{Compare, Embedded, Entry, Revision, Store, Write};
 
-/// What a power loss leaves: the writes up to the last sync, and some of those after it.
+/// The disk after a power loss: it keeps the writes up to the last sync, and some of those after
+/// it.
 #[derive(Debug, Default)]
 struct Disk {
     now: Vec<u8>,
     synced: Vec<u8>,
-    /// How many more operations there are; then all fail.
+    /// The number of further operations that succeed.
     left: u64,
     done: u64,
 }
@@ -70,8 +71,8 @@ fn put(key: &str, value: &str, lease: Option<trueup_world::LeaseId>) -> Write {
     Write::Put { key, value, lease }
 }
 
-/// Commits one transaction after the other, until one fails. Returns the states that were
-/// acknowledged, in order.
+/// Commits one transaction after the other, until one fails. Returns the acknowledged states, in
+/// order.
 fn work(store: &Embedded) -> Vec<(Revision, Vec<Entry>)> {
     let connection = store.connect();
     let mut states = vec![state(&*connection)];
@@ -116,7 +117,7 @@ fn killed_at_every_write_the_store_has_what_it_acknowledged() {
             Ok(store) => work(&store),
             Err(_) => Vec::new(),
         };
-        // A process that is killed leaves all writes, a power loss those that were synced.
+        // A killed process leaves all writes, a power loss only those that were synced.
         let disk = killed.0.lock().unwrap();
         let images = [disk.now.clone(), disk.synced.clone()];
         drop(disk);

@@ -1,8 +1,8 @@
-//! Random schedules over hosts that export, die, sleep and are cut off, on a store with faults, and
-//! a checker over all that they saw: the store's own history is the oracle.
+//! Random schedules over hosts that export, die, sleep and are cut off, on a store with faults. A
+//! checker compares everything that they saw with the store's own history.
 //!
-//! `TRUEUP_CASES` is how many (300 unless given), and `TRUEUP_SEED` the first seed: a number (0
-//! unless given), or `random`.
+//! `TRUEUP_CASES` is the number of schedules (300 by default). `TRUEUP_SEED` is the first seed: a
+//! number (0 by default), or `random`.
 #![allow(clippy::unwrap_used)]
 
 mod faults;
@@ -13,7 +13,7 @@ mod skipped;
 
 use schedule::Run;
 
-/// A number that a variable of the environment gives.
+/// Reads a number from a variable of the environment.
 fn number(name: &str, default: u64) -> u64 {
     match std::env::var(name).as_deref() {
         Ok("random") => fastrand::u64(..1 << 32),
@@ -36,7 +36,7 @@ fn no_change_is_lost_and_none_is_invented() {
         totals.add(&run.counts);
     }
     println!("{totals:?}");
-    // The schedules reach what they are for.
+    // The schedules must cause the situations that they test.
     let reached = [totals.losses, totals.faults, totals.resyncs, totals.conflicts];
     assert!(count < 100 || !reached.contains(&0));
 }

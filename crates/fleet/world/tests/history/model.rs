@@ -1,4 +1,4 @@
-//! The oracle: the resources as of each revision, from the store's own log.
+//! The oracle: the resources at each revision, from the store's own log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl Model {
         }
     }
 
-    /// Takes in what was written: before a compaction can hide it.
+    /// Takes in the log, before a compaction can hide it.
     pub(crate) fn catch_up(&mut self) {
         while let Some(event) = self.watch.next(Duration::ZERO).unwrap() {
             let StoreEvent::Changes { revision, changes } = event else {
@@ -47,7 +47,7 @@ impl Model {
         self.states.last_key_value().unwrap().1
     }
 
-    /// The resources of a state below a prefix, by exporter and name, for any.
+    /// Returns a state's resources to any host, by exporter and name.
     pub(crate) fn resources(state: &Resources) -> BTreeMap<(String, String), Vec<u8>> {
         let prefix = b"/t/resources/*/";
         let below = state.range(prefix.to_vec()..);

@@ -19,18 +19,18 @@ const HOSTS: [&str; 3] = ["a", "b", "c"];
 
 type Names = BTreeMap<String, String>;
 
-/// A host, and what the checker knows of it.
+/// A host, with the checker's knowledge of it.
 struct Host {
     name: &'static str,
     gate: Arc<Gate>,
     faults: Arc<Faults>,
     world: World,
     session: Option<Session>,
-    /// What it exports, as far as all calls have succeeded; none after one that has not.
+    /// The exports that the store must have, if all calls have succeeded. `None` after a failure.
     exports: Option<Names>,
-    /// What it declared, without being told that it is so.
+    /// The declared exports, whether or not the declaration succeeded.
     declared: Names,
-    /// When its lease was certainly renewed last, and when it was given up.
+    /// The last time when its lease was certainly renewed, and the time when the host died.
     renewed: Duration,
     died: Option<Duration>,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Run {
     model: Model,
     now: Duration,
     hosts: Vec<Host>,
-    /// The watcher's gate, its world, its watch, and what it knows by that.
+    /// The watcher's gate, its world, its watch, and its knowledge from the watch.
     gate: Arc<Gate>,
     faults: Arc<Faults>,
     world: World,
@@ -123,7 +123,7 @@ impl Run {
 
     pub(crate) fn run(&mut self, steps: usize) {
         (0..self.hosts.len()).for_each(|at| self.begin(at));
-        // In half of the runs all calls fail now and then.
+        // In half of the runs, every call may fail.
         if self.random.bool() {
             let rate = self.random.u32(1..12);
             let hosts = self.hosts.iter().map(|host| &host.faults);
@@ -225,7 +225,7 @@ impl Run {
                 if !is_same_lease {
                     host.renewed = self.now;
                 }
-                // Else the lease may end at any time.
+                // Otherwise the lease may end at any time.
                 let is_fresh = self.now < host.renewed + TTL;
                 host.exports = is_fresh.then_some(names);
             }
@@ -241,7 +241,7 @@ impl Run {
             Ok(Some(restored)) if restored.failed() == 0 => {
                 self.counts.losses += 1;
                 host.exports = Some(host.declared.clone());
-                // What an earlier process exported, and this one has not declared, may be there.
+                // Exports of an earlier process that this one has not declared may exist.
                 host.renewed = self.now;
                 if !session.world().exports().is_ok_and(|own| own.len() == host.declared.len()) {
                     host.exports = None;
@@ -282,12 +282,12 @@ impl Run {
             host.renewed = self.now;
             host.declared.clear();
         } else {
-            // Its lease may have been renewed all the same.
+            // Its lease may have been renewed although the call failed.
             host.died = host.died.map(|_| self.now);
         }
     }
 
-    /// Another machine takes the name.
+    /// Another machine tries to take the name.
     fn impostor(&mut self, at: usize) {
         let name = self.hosts[at].name;
         let key = format!("/t/hosts/{name}/session");
@@ -306,7 +306,7 @@ impl Run {
         }
     }
 
-    /// What a host collects is the model at that revision.
+    /// Checks a host's collected resources against the model at their revision.
     fn collect(&mut self) {
         let Ok(collected) = self.world.collect(&[Filter::all()]) else {
             return;
@@ -382,7 +382,7 @@ impl Run {
         self.view = Some(values.collect());
     }
 
-    /// All is healed: the watch knows what there is, and all sessions live.
+    /// Ends all faults. The watch must then know the whole state, and all sessions must live.
     fn settle(&mut self) {
         self.gate.open();
         self.faults.rate.store(0, Ordering::SeqCst);
@@ -414,8 +414,8 @@ impl Run {
 }
 
 impl Host {
-    /// After a call that said that all is well, all of what is known is so, unless it had to take
-    /// another lease.
+    /// Records the outcome of a call. After a success, the known exports hold, unless the call had
+    /// to take another lease.
     fn outcome(
         &mut self,
         result: Result<(), Error>,

@@ -1,5 +1,5 @@
-//! A store that skips an event without an error, as etcd has done (etcd#17529), that says how far
-//! a watch is only when it is asked, and that counts its calls.
+//! A store that skips an event without an error, as etcd has done (etcd#17529). It reports a
+//! watch's progress only when asked, and counts its calls.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
@@ -14,17 +14,17 @@ use trueup_world::{
     StoreMember, StoreWatch, Watch, WatchConfig, World, Write,
 };
 
-/// What is skipped, and how often was called.
+/// The events to skip, and the numbers of calls.
 #[derive(Default)]
 struct Skips {
     what: AtomicU8,
     questions: AtomicU32,
-    /// When it was read from.
+    /// The times of reads.
     reads: Mutex<Vec<Instant>>,
-    /// How many entries were read.
+    /// The number of entries that were read.
     entries: AtomicUsize,
     renewals: AtomicU32,
-    /// What happens before the record of the next deploy is written.
+    /// Runs before the record of the next deploy is written.
     before_record: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
@@ -134,10 +134,10 @@ impl Store for Skipping {
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// A store, the world on it, and what makes it skip.
+/// Makes a store, the world on it, and the control over skipped events.
 fn skipping() -> (Embedded, World, Arc<Skips>) {
     let skips = Arc::<Skips>::default();
-    // Its leases do not end while the machine is busy.
+    // Leases do not end while the machine is busy.
     let store = Embedded::with_manual_clock();
     let skipping = Skipping(store.connect(), Arc::clone(&skips));
     let world = World::new(Arc::new(skipping), "/t", "a").unwrap();
@@ -164,7 +164,7 @@ fn an_event_that_the_store_skips_is_found_by_comparing() {
         other => panic!("{other:?}"),
     }
     assert_eq!(watch.repaired(), 1);
-    // And never again, once it agrees.
+    // No further repair once the copy agrees.
     skips.set(NOTHING);
     let end = Instant::now() + Duration::from_secs(1);
     while Instant::now() < end {
@@ -174,7 +174,7 @@ fn an_event_that_the_store_skips_is_found_by_comparing() {
     assert_eq!(watch.repaired(), 1);
 }
 
-/// The revision that it could be compared at is gone: a quiet watch stays at it.
+/// The revision for the comparison is compacted, and a quiet watch stays at it.
 #[test]
 fn an_event_that_is_skipped_and_compacted_is_found_by_a_new_list() {
     let (store, world, skips) = skipping();
@@ -189,7 +189,8 @@ fn an_event_that_is_skipped_and_compacted_is_found_by_a_new_list() {
     }
 }
 
-/// Thousands of quiet watches that ask while another one moves are most of the work of a store.
+/// If thousands of quiet watches asked whenever another one moves, that would be most of a store's
+/// work.
 #[test]
 fn a_quiet_watch_asks_how_far_it_is_only_for_a_mark() {
     let (store, world, skips) = skipping();
@@ -205,7 +206,7 @@ fn a_quiet_watch_asks_how_far_it_is_only_for_a_mark() {
         thread::sleep(Duration::from_millis(100));
     }
     assert_eq!(skips.questions.load(Ordering::SeqCst), 0);
-    // What declares that all is exported counts when it is known that nothing before it is missing.
+    // The mark of complete exports counts only once no earlier change is missing.
     let all = [Export::new("k", "x", "last")];
     session.declare(&all).unwrap().into_result().unwrap();
     let begun = Instant::now();
@@ -236,7 +237,7 @@ fn a_session_that_goes_on_reads_nothing_most_of_the_time() {
     assert!((1..=3).contains(&reads), "{reads}");
 }
 
-/// Or a host would pay for all of its exports at each change.
+/// Otherwise a host would read all of its exports at each change.
 #[test]
 fn a_change_of_an_export_reads_that_export_and_a_pass_reads_all_once() {
     let (_store, world, skips) = skipping();
@@ -262,7 +263,7 @@ fn a_change_of_an_export_reads_that_export_and_a_pass_reads_all_once() {
     }
 }
 
-/// The content is written, and no deploy names it yet: it is removed, and the deploy is not added.
+/// The content is written, but no deploy names it yet. It is removed, and the deploy is not added.
 #[test]
 fn a_deploy_whose_content_is_removed_before_it_is_named_is_not_added() {
     let (store, world, skips) = skipping();
@@ -276,7 +277,7 @@ fn a_deploy_whose_content_is_removed_before_it_is_named_is_not_added() {
     assert_eq!(world.read_file(&deploy, "a").unwrap(), b"1");
 }
 
-/// Each list is all that all hosts export: a thousand of them at once would be a stampede.
+/// Each list reads the exports of all hosts. A thousand lists at once would overload the store.
 #[test]
 fn first_lists_of_many_watches_are_spread() {
     let (_store, world, skips) = skipping();

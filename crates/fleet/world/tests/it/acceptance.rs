@@ -1,4 +1,4 @@
-//! What is accepted of other hosts' exports, and what they contest.
+//! The accepted exports of other hosts, and their contests.
 
 mod confined;
 mod contests;
@@ -22,8 +22,8 @@ fn acceptance(collects: &[Collect], host: &str) -> Acceptance {
     Acceptance::new(collects, host, exported_route)
 }
 
-/// An export of the kind `route`. `number` tells it from others of its host and name: it is the
-/// recipient.
+/// Makes an export of the kind `route`. `number` becomes its recipient, which makes it differ from
+/// others with the same host and name.
 fn exported(
     exporter: &str,
     name: &str,
@@ -42,7 +42,7 @@ fn exported(
     (key, Arc::new(Entry { key: Vec::new(), value, created, modified: created, lease: None }))
 }
 
-/// What is accepted of these exports, and of no others.
+/// Accepts these exports and no others.
 fn accept<'a>(
     collects: &[Collect],
     host: &str,

@@ -1,4 +1,4 @@
-//! The file of the embedded store: who may change it, and how its leases go on.
+//! The file of the embedded store: its permissions, and its leases while it is closed.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use trueup_world::{Embedded, Export, Session, World};
 
-/// Each command that reads the store opens it.
+/// Each command that reads the store opens its file.
 #[test]
 fn a_lease_ends_while_others_open_the_file() {
     let name = format!("trueup-leases-{}", std::process::id());

@@ -1,5 +1,4 @@
-//! The operator's grants in the embedded store: who may put them there, and what readers make of
-//! them.
+//! The operator's grants in the embedded store: who may put them, and how readers treat them.
 
 mod list;
 
@@ -33,7 +32,7 @@ fn signed(serial: u64) -> Vec<u8> {
 struct Stores {
     host: World,
     operator: World,
-    /// The operator's connection, without what this crate checks.
+    /// The operator's connection, without this crate's checks.
     raw: Arc<dyn Store>,
 }
 
@@ -90,7 +89,7 @@ fn an_operator_puts_grants_and_a_host_only_reads_them() {
     for older in [signed(2), other.sign(&SECRET).unwrap()] {
         assert_eq!(put(&older).unwrap_err().kind(), ErrorKind::Conflict);
     }
-    // What is not the operator's is replaced.
+    // A list that is not the operator's is replaced.
     stores.write(Some(forged));
     let read = stores.host.grants(&mut check, now, |_| Ok(()));
     assert!(matches!(read, Err(GrantsError::Forged)), "{read:?}");
@@ -143,7 +142,7 @@ fn a_follower_never_goes_back_to_an_older_list() {
     wait_for(&follower, "the first", is(1));
     stores.write(Some(signed(2)));
     wait_for(&follower, "the second", is(2));
-    // Someone with the operator's user, and without the operator's key, replays the first.
+    // An attacker with the operator's user, but without the operator's key, replays the first list.
     stores.write(Some(signed(1)));
     wait_for(&follower, "rolled back", is_rolled_back);
     stores.write(None);

@@ -1,4 +1,4 @@
-//! What the state machine keeps from event to event is what a scan of all that happened says.
+//! The state machine, updated with each event, agrees with a scan of the whole history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,14 +17,14 @@ enum Id {
     Generation(String),
 }
 
-/// What there is under an id.
+/// The value of an id.
 #[derive(Clone, Debug)]
 enum Value {
     Resource(Arc<Entry>),
     Lease(Lease),
 }
 
-/// What becomes of a store.
+/// A change of the store.
 #[derive(Clone, Debug)]
 enum Step {
     Put(Id, Value),
@@ -55,7 +55,7 @@ impl Copied {
         Changed { key, before, now }
     }
 
-    /// Takes a step in, and returns its event; none if nothing was there to delete.
+    /// Takes in a step, and returns its event. `None` if there was nothing to delete.
     fn event(&mut self, step: Step, revision: Revision) -> Option<Event> {
         Some(match step {
             Step::Put(Id::Resource(key), Value::Resource(value)) => {
@@ -100,10 +100,10 @@ impl Copied {
     }
 }
 
-/// All of it, looked through at each question.
+/// The whole history, searched for each question.
 struct Scan {
     grace: Duration,
-    /// The resources that are kept, and the revision of the deletion of those that are deleted.
+    /// The kept resources. A deleted one has the revision of its deletion.
     held: BTreeMap<ResourceKey, Option<Revision>>,
     alive: BTreeMap<String, Option<LeaseId>>,
     ended: BTreeMap<String, Instant>,
@@ -150,7 +150,7 @@ impl Scan {
             },
             Step::Delete(id) => match id {
                 Id::Resource(key) => {
-                    // One that is deleted already is not deleted again.
+                    // A second deletion changes nothing.
                     if let Some(deleted @ None) = self.held.get_mut(&key) {
                         *deleted = Some(revision);
                     }
@@ -210,7 +210,7 @@ fn id((kind, host, name): (u8, u8, u8)) -> Id {
     }
 }
 
-/// What there is under an id: of a resource, data, and of a host, a lease or none.
+/// Returns a value for an id: data for a resource, and a lease or none for a host.
 fn value(id: &Id, number: u8) -> Value {
     match id {
         Id::Resource(_) => Value::Resource(Arc::new(Entry {
@@ -224,7 +224,7 @@ fn value(id: &Id, number: u8) -> Value {
     }
 }
 
-/// Without damping, unless a test is about that.
+/// Turns damping off, for tests of other parts.
 fn config(keep_for: Option<Duration>, grace: Duration) -> CollectorConfig {
     CollectorConfig {
         keep_for,
@@ -234,11 +234,11 @@ fn config(keep_for: Option<Duration>, grace: Duration) -> CollectorConfig {
     }
 }
 
-/// What happens: a step of the store, or time.
+/// A step of the store, or a lapse of time.
 #[derive(Clone, Debug)]
 enum Happening {
     Step(Step),
-    /// All is known, but the last so many revisions.
+    /// Everything is known, except the last revisions in this number.
     KnowTo(u64),
     Pass(Duration),
 }
@@ -261,7 +261,7 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-/// Takes in what has changed since a reader looked.
+/// Takes in the changes since a reader's last look.
 fn read(shown: &mut BTreeMap<ResourceKey, Arc<Entry>>, holdings: &Holdings) {
     if holdings.is_all {
         shown.clear();
@@ -337,7 +337,7 @@ fn a_partition_is_counted_from_the_time_that_the_event_came_with() {
     let event = || Event::Interrupted(SystemTime::UNIX_EPOCH, error.clone());
     state.apply(event(), begun);
     let last = begun + limit - Duration::from_millis(100);
-    // A repeated one begins no time anew.
+    // A repeated event does not restart the time.
     state.apply(event(), last);
     assert!(!state.is_withdrawn(last));
     assert_eq!(state.wait(last), Duration::from_millis(100));
@@ -346,14 +346,14 @@ fn a_partition_is_counted_from_the_time_that_the_event_came_with() {
     assert!(!state.is_withdrawn(begun + limit));
 }
 
-/// A collector that has seen an empty store, and what comes to it.
+/// A collector that has seen an empty store, and its further events.
 struct Followed {
     state: State,
     copied: Copied,
     seen: Seen,
     now: Instant,
     revision: u64,
-    /// How often what is shown of each export has changed, by its name.
+    /// The number of changes shown for each export, by name.
     changes: BTreeMap<Vec<u8>, usize>,
     shown: BTreeMap<ResourceKey, Arc<Entry>>,
 }
@@ -387,7 +387,7 @@ impl Followed {
         self.look(is_changed);
     }
 
-    /// Looks at what is shown, as a reader does that was told of a change.
+    /// Reads the shown state, as a reader does after a hint of a change.
     fn look(&mut self, is_changed: bool) {
         let is_changed = self.state.settle(self.now) || is_changed;
         let holdings = self.state.holdings(self.seen, &self.copied, self.now).unwrap();
@@ -423,7 +423,7 @@ impl Followed {
 #[test]
 fn an_export_that_changes_all_the_time_costs_a_bounded_number_of_changes() {
     let mut of = Followed::new(CollectorConfig::default());
-    // Two hosts: one changes its export 8,700 times in 5 seconds, the other one ten times.
+    // Two hosts: one changes its export 8,700 times in 5 seconds, the other ten times.
     for turn in 0..8_700_u32 {
         of.put(1, 7, (turn % 250) as u8);
         if turn % 870 == 0 {
@@ -448,7 +448,7 @@ fn an_export_that_changes_all_the_time_costs_a_bounded_number_of_changes() {
     assert_eq!(of.state.wait(of.now), SLICE);
 }
 
-/// Each of its names is new.
+/// Each export has a new name.
 #[test]
 fn a_host_that_exports_and_deletes_all_the_time_costs_a_bounded_number_of_changes() {
     let mut of = Followed::new(CollectorConfig { damping_burst: 20, ..CollectorConfig::default() });
@@ -464,13 +464,13 @@ fn a_host_that_exports_and_deletes_all_the_time_costs_a_bounded_number_of_change
     assert!(of.shown.is_empty() && of.holdings().damped.is_empty());
 }
 
-/// Each reader has them once, whatever their number.
+/// A reader gets each of them once, whatever their number.
 #[test]
 fn the_first_exports_of_a_host_do_not_wait() {
     let mut of = Followed::new(CollectorConfig { damping_burst: 20, ..CollectorConfig::default() });
     (0..200).for_each(|name| of.put(1, name, 0));
     assert_eq!(of.shown.len(), 200);
-    // What comes again counts.
+    // A returning export counts.
     for name in 0..200 {
         of.event(id((2, 1, name)), None);
         of.put(1, name, 0);
@@ -495,7 +495,7 @@ fn a_deletion_does_not_wait() {
     assert_eq!(of.shown.len(), 1);
 }
 
-/// A dead host's session that a host writes by hand: without a lease, or without a generation.
+/// A session that a host wrote by hand for a dead host: without a lease, or without a generation.
 #[test]
 fn what_a_host_deleted_whose_session_says_nothing_stays_and_is_said_to() {
     for (session, generation) in [(0, None), (0, Some(0)), (1, None), (1, Some(0)), (1, Some(2))] {
@@ -515,7 +515,7 @@ fn what_a_host_deleted_whose_session_says_nothing_stays_and_is_said_to() {
         assert_eq!(kept.resources().count(), 1, "{session}, {generation:?}");
         assert_eq!(kept.kept, [("1".to_owned(), 1)].into());
         assert!(!kept.is_complete());
-        // Once the session is gone, or has declared, it is known.
+        // Once the session is gone, or has declared, the state is known.
         match session {
             0 => of.event(id((0, 1, 0)), None),
             number => {
@@ -531,7 +531,7 @@ fn what_a_host_deleted_whose_session_says_nothing_stays_and_is_said_to() {
 }
 
 proptest! {
-    /// Whatever changes: no more than the buckets hold, and in the end it is what there is.
+    /// For any changes, the buckets limit the number shown, and the last state is shown in the end.
     #[test]
     fn damping_is_bounded_and_loses_nothing(
         steps in proptest::collection::vec((0..3_u8, 0..3_u8, 0..4_u8, 0..700_u64), 0..300),

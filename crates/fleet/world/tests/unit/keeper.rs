@@ -1,4 +1,4 @@
-//! What a keeper reports.
+//! The events that a keeper reports.
 
 use super::*;
 use crate::{ErrorKind, Export};

@@ -1,4 +1,4 @@
-//! How keys are written and read.
+//! Encoding and decoding of keys.
 
 use proptest::prelude::*;
 

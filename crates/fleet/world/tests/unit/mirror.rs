@@ -1,4 +1,4 @@
-//! Tests of what a copy takes. No store is needed.
+//! Tests of the size limits of a copy. No store is needed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ fn put(key: &str, value: &str, at: u64) -> (Vec<u8>, Option<Entry>) {
     (key.into(), Some(entry))
 }
 
-/// A copy of two prefixes, each with no entry, of which the reader knows.
+/// Makes a copy of two empty prefixes, which the reader has seen.
 fn mirror(entries: usize, bytes: usize) -> Mirror {
     let limits = Limits { count: entries, bytes };
     let mirror = Mirror::new(2, limits, Content::Value);
@@ -41,7 +41,7 @@ fn the_limit_is_of_all_prefixes_and_a_revision_is_taken_whole_or_not() {
     let large = "x".repeat(100);
     let error = mirror.change(0, Revision(3), [put("c", &large, 3)].into());
     assert_eq!(error.unwrap_err().kind(), ErrorKind::TooLarge);
-    // What replaces or deletes takes no more room.
+    // Replacements and deletions do not make the copy larger.
     let same = [put("a", "2", 4), (b"x".to_vec(), None), put("c", "1", 4)];
     mirror.change(0, Revision(4), same.into()).unwrap();
     let mut seen = Vec::new();
@@ -60,7 +60,7 @@ fn the_limit_is_of_all_prefixes_and_a_revision_is_taken_whole_or_not() {
     assert_eq!(mirror.repaired(), 0);
 }
 
-/// Or a writer of new keys would decide what a slow reader costs.
+/// Otherwise a writer of new keys would decide the cost of a slow reader.
 #[test]
 fn keys_that_came_and_went_take_no_room() {
     let mirror = mirror(10, 1000);

@@ -1,4 +1,4 @@
-//! Which hosts are chosen.
+//! Tests of the choice of hosts.
 
 use proptest::prelude::*;
 

@@ -1,7 +1,7 @@
-//! What goes with addresses that are deleted.
+//! Finds objects that go with deleted addresses.
 //!
-//! Most of it goes only if several addresses go: with the last of a device, of a subnet, or of
-//! those that are a route's preferred source. Then one of them is held, and the others go.
+//! Most of them go only with several addresses: the last of a device, the last of a subnet, or the
+//! last that is a route's preferred source. Then one of these addresses is held, and the others go.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -12,18 +12,18 @@ use super::CollateralIndex;
 use crate::kinds::{Address, AddressFlags, FOREVER, Object, OnAddresses};
 use crate::values::{Dev, Family, Prefix};
 
-/// What an object is lost with.
+/// The last address that keeps an object alive.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum With {
     /// The last IPv4 address of a device.
     Device(Dev),
     /// The last address of a subnet.
     Subnet(Dev, Prefix),
-    /// The last address that is a preferred source.
+    /// The last address used as a preferred source.
     Source(IpAddr),
 }
 
-/// The deletes that an address goes with, by their places: its own, and that of its primary.
+/// The deletes that remove one address, by position: its own, and its primary's.
 #[derive(Clone, Copy)]
 struct Going {
     own: usize,
@@ -36,12 +36,12 @@ impl Going {
     }
 }
 
-/// What the addresses of a list of deletes keep alive.
+/// Objects kept alive by the addresses in a list of deletes.
 #[derive(Default)]
 struct Kept {
-    /// The addresses that have to go for it, by what it is lost with.
+    /// The addresses that must all go before an object is lost.
     going: BTreeMap<With, Vec<Going>>,
-    /// What is lost with all of these, in the order in which it was found.
+    /// The lost objects, in the order found.
     lost: Vec<(With, Object)>,
     known: BTreeSet<With>,
 }
@@ -51,19 +51,19 @@ impl Kept {
         self.going.entry(with).or_default().push(going);
     }
 
-    /// Returns true if addresses go that something could be lost with.
+    /// Returns true if the deletes include addresses on which objects could depend.
     fn goes(&self, with: With) -> bool {
         self.going.contains_key(&with)
     }
 
-    /// Notes that an object is lost, if addresses go for it.
+    /// Records an object as lost, if the addresses that keep it go.
     fn lose(&mut self, with: With, object: &(impl Clone + Into<Object>)) {
         if self.goes(with) && self.known.insert(with) {
             self.lost.push((with, object.clone().into()));
         }
     }
 
-    /// Holds deletes so that nothing is lost, and no more than that takes.
+    /// Holds as few deletes as possible so that nothing is lost.
     fn hold(self, held: &mut BTreeMap<usize, Object>) {
         let Kept { going, lost, .. } = self;
         let (alone, together): (Vec<_>, Vec<_>) = lost
@@ -86,9 +86,9 @@ impl Kept {
 }
 
 impl CollateralIndex<'_> {
-    /// For each address that has to stay although it is to be deleted, by its place in the list,
-    /// a foreign object that would go along. `kept` are the other addresses: of these the
-    /// secondaries go with their primary, if only to be added again.
+    /// Returns the addresses to keep, by position in `deleted`, each with a foreign object that
+    /// would go along. `kept` lists the other addresses. Their secondaries go with the primary, if
+    /// only to be added again.
     pub(crate) fn of_addresses(
         &self,
         deleted: &[&Address],
@@ -97,7 +97,7 @@ impl CollateralIndex<'_> {
         self.lost_with(&self.on_addresses, true, deleted, kept)
     }
 
-    /// As [`of_addresses`](Self::of_addresses), of objects that may go along.
+    /// Like [`of_addresses`](Self::of_addresses), for objects allowed to go along.
     pub(crate) fn along_addresses(
         &self,
         deleted: &[&Address],
@@ -123,7 +123,7 @@ impl CollateralIndex<'_> {
             .enumerate()
             .map(|(own, it)| (*it, Going { own, primary: primaries.before(it) }));
         let mut sources: Vec<(&Address, Going)> = own.collect();
-        // What goes with a secondary alone goes with its primary.
+        // Objects lost with a secondary alone are lost with its primary.
         let going: Vec<(&Address, Going)> =
             sources.iter().copied().filter(|(_, going)| going.primary.is_none()).collect();
         for (address, Going { own, .. }) in &going {
@@ -151,8 +151,8 @@ impl CollateralIndex<'_> {
         held
     }
 
-    /// Finds others' routes to IPv6 subnets, which the delete of a permanent address takes along
-    /// unless another keeps them (`check_cleanup_prefix_route`).
+    /// Finds foreign routes to IPv6 subnets. Deleting a permanent address removes them unless
+    /// another address keeps them (`check_cleanup_prefix_route`).
     fn need_subnets(&self, going: &[(&Address, Going)], kept: &[&Address], needed: &mut Kept) {
         let stay: BTreeSet<With> = kept
             .iter()
@@ -178,7 +178,7 @@ fn is_permanent(address: &Address) -> bool {
     address.lifetimes.valid == FOREVER
 }
 
-/// The places of the primary addresses of subnets among deletes.
+/// The positions of the subnets' primary addresses among the deletes.
 struct Primaries(BTreeMap<(Dev, Prefix), usize>);
 
 impl Primaries {
@@ -187,15 +187,15 @@ impl Primaries {
         Primaries(primary.map(|(at, it)| ((it.dev, it.subnet()), at)).collect())
     }
 
-    /// Returns the place of the address with which a secondary one goes.
+    /// Returns the position of a secondary's primary.
     fn before(&self, address: &Address) -> Option<usize> {
         let place = self.0.get(&(address.dev, address.subnet()));
         place.copied().filter(|_| address.secondary)
     }
 }
 
-/// Finds routes whose preferred source goes. An address that stays on another device is one
-/// still.
+/// Finds routes that lose their preferred source. An address still on another device remains a
+/// source.
 fn need_sources(
     lost: &OnAddresses,
     going: &[(&Address, Going)],
@@ -216,8 +216,8 @@ fn need_sources(
     }
 }
 
-/// Finds the IPv4 routes and neighbours that go with the last address of their device, and the
-/// routes whose gateways the last address of a subnet made reachable.
+/// Finds IPv4 routes and neighbours lost with their device's last address, and routes whose
+/// gateways the last address of a subnet made reachable.
 fn need_devices(
     lost: &OnAddresses,
     going: &[(&Address, Going)],

@@ -1,11 +1,11 @@
-//! The side effects that an op on a link has on that and other links.
+//! Side effects of a link op on this and other links.
 //!
-//! The kernel deletes with a link what is stacked on it and the other end of its pair. It sets a
-//! VLAN down with the device below, and a port with its VRF or bond. A carrier goes with the other
-//! end of a pair, with the device below, and with the last live port of a bridge or bond. A bridge
-//! that never had a live port has a carrier until it first looks for one. What goes with a carrier
-//! may be on a link that has none, until the kernel looks again. A bridge
-//! has the least hardware address and the least MTU of its ports, unless it was given its own.
+//! With a link, the kernel deletes the links stacked on it and the other end of its pair. A VLAN
+//! goes down with the device below, a port with its VRF or bond. A carrier is lost with the pair's
+//! other end, with the device below, and with the last live port of a bridge or bond. A bridge that
+//! never had a live port has a carrier until it first looks for one. Objects that depend on a
+//! carrier may exist on a link without one until the kernel looks again. A bridge takes the least
+//! hardware address and the least MTU of its ports, unless it was given its own.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,46 +16,46 @@ use crate::observed::Observed;
 use crate::op::Op;
 use crate::values::{Dev, Family, IfName, LinkAddr};
 
-/// What happens to a link.
+/// An op's effect on one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Effect {
     /// It is deleted.
     Gone,
-    /// It is no longer the port of its master.
+    /// It leaves its master.
     Released,
     /// It goes down, if only to come up again.
     Down,
     /// It loses its carrier.
     CarrierLost,
-    /// It gets another hardware address.
+    /// Its hardware address changes.
     Readdressed,
-    /// It gets this smaller MTU.
+    /// Its MTU shrinks to this many bytes.
     Shrunk(u32),
 }
 
-/// The ports of a master.
+/// The ports of one master.
 #[derive(Default)]
 struct Ports {
     all: BTreeSet<u32>,
-    /// How many of them keep the master's carrier up.
+    /// The number of ports that keep the master's carrier up.
     live: usize,
-    /// The least hardware address, and how many ports have it.
+    /// The least hardware address, and the number of ports that have it.
     address: Option<(LinkAddr, usize)>,
     mtu: Option<u32>,
 }
 
-/// How links hang together.
+/// The dependencies among links.
 pub(crate) struct Effects<'a> {
     links: HashMap<u32, &'a Link>,
     status: &'a BTreeMap<u32, LinkStatus>,
     peers: HashMap<u32, u32>,
     above: HashMap<u32, BTreeSet<u32>>,
     ports: HashMap<u32, Ports>,
-    /// The links that no longer are live ports once the ops so far are carried out.
+    /// The links that stop being live ports through the ops so far.
     leaving: BTreeSet<u32>,
-    /// The bridges that the ops create.
+    /// The bridges created by the ops.
     new_bridges: BTreeSet<Dev>,
-    /// The MTUs of the links that the ops create, where these are known.
+    /// The MTUs in bytes of the links created by the ops, if known.
     new_mtus: HashMap<IfName, u32>,
 }
 
@@ -97,7 +97,7 @@ impl<'a> Effects<'a> {
         effects
     }
 
-    /// From here on, counts an op as carried out. Returns what it does to links.
+    /// Counts an op as carried out from here on, and returns its effects on links.
     pub(crate) fn carry_out(&mut self, op: &Op) -> Vec<(u32, Effect)> {
         let hit = self.of_op(op);
         for (index, effect) in &hit {
@@ -113,8 +113,8 @@ impl<'a> Effects<'a> {
         hit
     }
 
-    /// With what of a link that ops create matters to a link that is there: whether it sets its
-    /// ports down, and the MTU that its master would get. `devices` are those of the ops.
+    /// Adds the new links that matter to existing ones: whether they set their ports down, and the
+    /// MTU that their master would get. `devices` must belong to the same ops.
     pub(crate) fn with_new_links(mut self, ops: &[Op], devices: &Devices) -> Effects<'a> {
         for op in ops.iter().filter(|op| op.action == Action::Create) {
             let Object::Link(link) = &op.object else {
@@ -132,7 +132,7 @@ impl<'a> Effects<'a> {
         self
     }
 
-    /// What an op does to links.
+    /// Returns an op's effects on links.
     pub(crate) fn of_op(&self, op: &Op) -> Vec<(u32, Effect)> {
         let mut hit = Vec::new();
         let Object::Link(link) = &op.object else {
@@ -141,7 +141,7 @@ impl<'a> Effects<'a> {
         match (op.action, op.was().as_deref()) {
             (Action::Delete, _) => return self.of_delete(link.index),
             (Action::Update, Some(Object::Link(was))) => self.change(was, link, &mut hit),
-            // What was just created becomes a port.
+            // A link that was just created becomes a port.
             (Action::Update, _) => {
                 if let Some(Some(master)) = link.master {
                     let mtu = link.mtu.or(self.new_mtus.get(&link.name).copied());
@@ -154,7 +154,7 @@ impl<'a> Effects<'a> {
         self.spread(hit)
     }
 
-    /// What the delete of a link does to it and others.
+    /// Returns the effects of a link's delete on it and on others.
     pub(crate) fn of_delete(&self, index: u32) -> Vec<(u32, Effect)> {
         self.spread(vec![(index, Effect::Gone)])
     }
@@ -195,15 +195,15 @@ impl<'a> Effects<'a> {
         if has_spanning_tree(wanted) && !has_spanning_tree(was) {
             self.count_live_ports(index, hit);
         }
-        // With most attributes that are set the kernel looks for a carrier, and takes what goes
-        // with one from a link that has none (`netdev_state_change`); up to a second later where
+        // When attributes are set, the kernel looks for a carrier and removes the objects that
+        // depend on one from a link without it (`netdev_state_change`), or up to a second later if
         // the link was set up (`linkwatch_do_dev`).
         if wanted.up.or(was.up) != Some(false) && self.lacks_carrier(index) {
             hit.push((index, Effect::CarrierLost));
         }
     }
 
-    /// Adds what follows from effects, and from that in turn.
+    /// Adds the effects that follow from effects, until no more follow.
     fn spread(&self, mut open: Vec<(u32, Effect)>) -> Vec<(u32, Effect)> {
         let mut known = BTreeSet::new();
         let mut hit = Vec::new();
@@ -266,7 +266,7 @@ impl<'a> Effects<'a> {
                 }
             }
             Effect::Shrunk(mtu) => {
-                // The others are such as macvtap and ipvlan.
+                // The others are kinds such as macvtap and ipvlan.
                 let shrunk = followers.filter(|link| {
                     let others =
                         matches!(link.kind, Some(LinkKind::Macvlan(_) | LinkKind::Other(_)));
@@ -280,7 +280,7 @@ impl<'a> Effects<'a> {
         }
     }
 
-    /// A port is one no longer, with what its master has of it.
+    /// A port leaves its master, which loses the attributes it took from the port.
     fn leave(&self, port: &Link, master: u32, hit: &mut Vec<(u32, Effect)>) {
         self.lose(port, hit);
         let Some(ports) = self.ports.get(&master) else {
@@ -298,7 +298,7 @@ impl<'a> Effects<'a> {
         }
     }
 
-    /// A link becomes a port. Nothing can be lost on a master that is new.
+    /// A link becomes a port. A new master has nothing to lose.
     fn join(&self, at: Option<u32>, master: Dev, link: &Link, hit: &mut Vec<(u32, Effect)>) {
         if let Some(index) = at.filter(|_| self.sets_ports_down(master)) {
             hit.push((index, Effect::Down));
@@ -325,7 +325,7 @@ impl<'a> Effects<'a> {
         }
     }
 
-    /// A master loses the carrier that it had of this port alone (`br_port_state_selection`,
+    /// A master loses its carrier with its last live port (`br_port_state_selection`,
     /// `bond_set_carrier`).
     fn lose(&self, port: &Link, hit: &mut Vec<(u32, Effect)>) {
         let Some(master) = master(port).filter(|_| self.is_live(port)) else {
@@ -333,7 +333,7 @@ impl<'a> Effects<'a> {
         };
         let kept = match self.links.get(&master) {
             Some(link) if matches!(link.kind, Some(LinkKind::Vrf { .. })) => return,
-            // Which ports forward is the protocol's to say.
+            // The spanning tree protocol decides which ports forward.
             Some(link) if has_spanning_tree(link) => 0,
             _ => {
                 let live = self.ports.get(&master).map_or(0, |ports| ports.live);
@@ -345,9 +345,9 @@ impl<'a> Effects<'a> {
         }
     }
 
-    /// A bridge without a live port keeps its first carrier until it counts them: where its address
-    /// changes (`br_stp_change_bridge_id`), its spanning tree protocol begins (`br_stp_start`), or
-    /// a port comes that is not up.
+    /// A bridge without a live port keeps its first carrier until it counts its ports. It does so
+    /// when its address changes (`br_stp_change_bridge_id`), when its spanning tree protocol starts
+    /// (`br_stp_start`) or when a port joins that is down.
     fn count_live_ports(&self, index: u32, hit: &mut Vec<(u32, Effect)>) {
         let live = self.ports.get(&index).map_or(0, |ports| ports.live);
         if self.is_bridge(index) && live == 0 && self.is_running(index) {
@@ -364,8 +364,8 @@ impl<'a> Effects<'a> {
         }
     }
 
-    /// Returns true if a bridge has the address of a port: one that has another was given its own.
-    /// Of one without ports that cannot be seen.
+    /// Returns true if a bridge takes the address of a port. A different address was given to it by
+    /// a writer. Without ports the two cases look alike, and count as true.
     fn follows_addresses(&self, master: u32) -> bool {
         let own = self.links.get(&master).and_then(|link| link.address);
         let least = self.ports.get(&master).and_then(|ports| ports.address);
@@ -377,7 +377,7 @@ impl<'a> Effects<'a> {
         matches!(link.and_then(|link| link.kind.as_ref()), Some(LinkKind::Bridge(_)))
     }
 
-    /// Returns true if a device that becomes a port or is one no longer goes down for that.
+    /// Returns true if a device goes down when it becomes a port of `master` or leaves it.
     fn sets_ports_down(&self, master: Dev) -> bool {
         match master.as_index() {
             Some(index) => !self.is_bridge(index),
@@ -385,14 +385,15 @@ impl<'a> Effects<'a> {
         }
     }
 
-    /// Returns true if an MTU is too small for a family, where that of a link is not yet.
+    /// Returns true if an MTU in bytes is too small for a family, and the link's present one is
+    /// not.
     pub(crate) fn loses_family(&self, index: u32, family: Family, mtu: u32) -> bool {
         let was = self.links.get(&index).and_then(|link| link.mtu);
         let least = family.min_mtu();
         mtu < least && was.is_none_or(|was| was >= least)
     }
 
-    /// The link of a device that exists.
+    /// Returns the link of a device, or `None` if it does not exist.
     pub(crate) fn link_on(&self, dev: Dev) -> Option<&'a Link> {
         self.links.get(&dev.as_index()?).copied()
     }
@@ -423,8 +424,8 @@ impl<'a> Effects<'a> {
         status.is_some_and(|status| status.carrier == Some(false))
     }
 
-    /// Returns true if a port is live, and stays so. One that was just set up without a carrier
-    /// counts as running until the kernel looks at it (`linkwatch_do_dev`).
+    /// Returns true if a port is live and stays so. A port just set up without a carrier counts as
+    /// running until the kernel looks at it (`linkwatch_do_dev`).
     fn is_live(&self, link: &Link) -> bool {
         let index = link.index;
         link.up != Some(false) && self.is_running(index) && !self.lacks_carrier(index)

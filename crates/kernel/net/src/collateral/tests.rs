@@ -51,7 +51,7 @@ fn an_address_of_ours_that_follows_the_deleted_one_keeps_nothing() {
     assert_eq!(held(&observed, &[&first], &[&second]), [0]);
     let apart = address("10.0.0.2/25", 116, false);
     assert_eq!(held(&observed, &[&first], &[&apart]), [0usize; 0]);
-    // It goes as a source, too, whether it is to stay or to go.
+    // It is lost as a source in both cases, whether it is to stay or to go.
     let other = address("192.0.2.1/24", 0, false);
     let src = Some("10.0.0.2".parse().unwrap());
     let observed = Observed {

@@ -15,7 +15,7 @@ fn veth(text: &str, peer: &str) -> Link<IfName> {
     Link::new(name(text), LinkKind::Veth { peer: Some(name(peer)) })
 }
 
-/// Returns what is wrong with one of two links, and with which.
+/// Returns the position of the refused link, and its problem.
 fn refused(links: [Link<IfName>; 2], policy: Policy) -> (usize, Problem) {
     let desired = Desired::default().with_links(links);
     let there = Link::new(name("old"), LinkKind::Ifb).with_index(3);

@@ -20,16 +20,17 @@ use crate::kinds::{Located, Place};
 use crate::values::{Dev, Family, IfName, Label, Prefix};
 use crate::words::{Name, Word};
 
-/// A lifetime without end (`INFINITY_LIFE_TIME`).
+/// An infinite lifetime, in seconds (`INFINITY_LIFE_TIME`).
 pub const FOREVER: u32 = u32::MAX;
 
-/// How long an address stays valid and preferred, in seconds; [`FOREVER`] is no limit.
+/// An address's lifetimes, in seconds. [`FOREVER`] is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Lifetimes {
-    /// Until the address goes (`ifa_valid`); at least 1.
+    /// Seconds until the address is removed (`ifa_valid`); at least 1.
     pub valid: u32,
-    /// Until new connections avoid it (`ifa_prefered`); at most `valid`. 0 is deprecated at once.
+    /// Seconds until new connections avoid it (`ifa_prefered`); at most `valid`. With 0 it is
+    /// deprecated at once.
     pub preferred: u32,
 }
 
@@ -40,9 +41,9 @@ impl Default for Lifetimes {
 }
 
 impl Lifetimes {
-    /// Returns true if what is left of these lifetimes, as observed, still serves. A finite
-    /// lifetime counts down in the kernel, so it is due for renewal when less than half of it is
-    /// left, and wrong when more of it is left than was ever desired.
+    /// Returns true if the observed rest of a lifetime still serves. The kernel counts a finite one
+    /// down. So it is renewed when less than half is left, and wrong when more is left than was
+    /// desired.
     fn serves(desired: u32, left: u32) -> bool {
         match (desired, left) {
             (FOREVER, FOREVER) | (0, 0) => true,
@@ -51,14 +52,15 @@ impl Lifetimes {
         }
     }
 
-    /// The same, with every end at 1 second: the kernel counts down to it.
+    /// Returns the lifetimes with every finite one at 1 second, the kernel's last value before the
+    /// end.
     fn lasting(self) -> Lifetimes {
         let [valid, preferred] = [self.valid, self.preferred]
             .map(|left| if matches!(left, 0 | FOREVER) { left } else { 1 });
         Lifetimes { valid, preferred }
     }
 
-    /// The same, with the ends of others where these have none.
+    /// Returns the lifetimes with infinite ones replaced by those of `others`.
     fn with_open_of(self, others: Lifetimes) -> Lifetimes {
         let [valid, preferred] = [(self.valid, others.valid), (self.preferred, others.preferred)]
             .map(|(own, theirs)| if own == FOREVER { theirs } else { own });
@@ -66,7 +68,7 @@ impl Lifetimes {
     }
 }
 
-/// The flags of an address that are configuration (`IFA_F_*`); the rest is status.
+/// An address's configuration flags (`IFA_F_*`), without the status flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AddressFlags(u32);
 
@@ -79,10 +81,10 @@ impl AddressFlags {
     pub const MNGTMPADDR: AddressFlags = AddressFlags(0x100);
     /// `IFA_F_NOPREFIXROUTE`: the kernel installs no route to its prefix.
     pub const NOPREFIXROUTE: AddressFlags = AddressFlags(0x200);
-    /// `IFA_F_MCAUTOJOIN`: the multicast group of the address is joined.
+    /// `IFA_F_MCAUTOJOIN`: the kernel joins the address's multicast group.
     pub const AUTOJOIN: AddressFlags = AddressFlags(0x400);
 
-    /// Every flag that is configuration, with iproute2's word.
+    /// Every configuration flag, with iproute2's name.
     pub const ALL: [(AddressFlags, &'static str); 5] = [
         (AddressFlags::NODAD, "nodad"),
         (AddressFlags::HOMEADDRESS, "home"),
@@ -91,18 +93,18 @@ impl AddressFlags {
         (AddressFlags::AUTOJOIN, "autojoin"),
     ];
 
-    /// The configuration among the bits of `IFA_FLAGS`.
+    /// Takes the configuration flags from the bits of `IFA_FLAGS`.
     pub fn from_bits(bits: u32) -> AddressFlags {
         let all = AddressFlags::ALL.iter().fold(0, |mask, (flag, _)| mask | flag.0);
         AddressFlags(bits & all)
     }
 
-    /// The bits, as in `IFA_FLAGS`.
+    /// Returns the bits, as in `IFA_FLAGS`.
     pub fn bits(self) -> u32 {
         self.0
     }
 
-    /// Returns true if all of `other` is set.
+    /// Returns true if all flags of `other` are set.
     pub fn contains(self, other: AddressFlags) -> bool {
         self.0 & other.0 == other.0
     }
@@ -110,7 +112,7 @@ impl AddressFlags {
 
 #[cfg(feature = "serde")]
 impl serde::Serialize for AddressFlags {
-    /// As the bits of `IFA_FLAGS`.
+    /// Writes the bits of `IFA_FLAGS`.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serde::Serialize::serialize(&self.bits(), serializer)
     }
@@ -131,26 +133,27 @@ impl BitOr for AddressFlags {
     }
 }
 
-/// The routes of an address that another writer has deleted, as a flush of a table does.
+/// The routes of an address that another writer has deleted, for instance by flushing a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum LostRoutes {
-    /// None.
+    /// No route is missing.
     #[default]
     None,
-    /// The route to its subnet: a write of the address makes the kernel put it back.
+    /// The route to its subnet is gone. If the address is written, the kernel puts the route back.
     Subnet,
-    /// The route that makes it local, and perhaps the other: only a new address has it.
+    /// The route that makes it local is gone, perhaps the other too. Only a new address brings it
+    /// back.
     Local,
 }
 
-/// How far the detection of duplicates of an IPv6 address is.
+/// The state of an IPv6 address's duplicate address detection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum DuplicateDetection {
-    /// It has ended well, or there is none.
+    /// It succeeded, or did not take place.
     #[default]
     Passed,
     /// The address cannot be used yet (`IFA_F_TENTATIVE`).
@@ -164,39 +167,39 @@ pub enum DuplicateDetection {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Address<D = Dev> {
-    /// The device.
+    /// The device that it is on.
     pub dev: D,
-    /// The address with the length of its prefix (`IFA_LOCAL`).
+    /// The address with its prefix length (`IFA_LOCAL`).
     pub address: IpNetwork,
-    /// The other end of a point-to-point link (`IFA_ADDRESS`), where it is not the address itself.
+    /// The other end of a point-to-point link (`IFA_ADDRESS`). `None` if it is the address itself.
     pub peer: Option<IpAddr>,
-    /// The scope, IPv4 alone: IPv6 derives it from the address.
+    /// The scope, for IPv4. IPv6 derives it from the address.
     pub scope: Scope,
-    /// The label, IPv4 alone (`IFA_LABEL`); none is the device's name.
+    /// The label, for IPv4 (`IFA_LABEL`). `None` for the device's name.
     pub label: Option<Label>,
-    /// The broadcast address, IPv4 alone (`IFA_BROADCAST`).
+    /// The broadcast address, for IPv4 (`IFA_BROADCAST`).
     pub broadcast: Option<Ipv4Addr>,
-    /// Lifetimes.
+    /// How long it stays valid and preferred, in seconds.
     pub lifetimes: Lifetimes,
-    /// Configuration flags.
+    /// The configuration flags (`IFA_F_*`); status flags are left out.
     pub flags: AddressFlags,
-    /// The metric of the prefix route (`IFA_RT_PRIORITY`); 0 is the default.
+    /// The metric of the prefix route (`IFA_RT_PRIORITY`). With 0 the kernel takes its default.
     pub metric: u32,
-    /// Who installed it (`IFA_PROTO`): for a desired address the marker.
+    /// The writer's protocol (`IFA_PROTO`). A desired address has the marker.
     pub protocol: u8,
-    /// Status: it follows another IPv4 address of its subnet and, unless the device promotes
-    /// secondaries, goes when that one goes (`IFA_F_SECONDARY`). Means nothing in a desired one.
+    /// Status: true if it follows another IPv4 address of its subnet (`IFA_F_SECONDARY`). It goes
+    /// with that one, unless the device promotes secondaries. Ignored in a desired address.
     pub secondary: bool,
-    /// Status: the routes of the address that are gone. Means nothing in a desired one.
+    /// Status: the missing routes of the address. Ignored in a desired address.
     #[cfg_attr(feature = "serde", serde(default))]
     pub lost: LostRoutes,
-    /// Status: the detection of duplicates. Means nothing in a desired one.
+    /// Status of duplicate address detection. Ignored in a desired address.
     #[cfg_attr(feature = "serde", serde(default))]
     pub duplicates: DuplicateDetection,
 }
 
 impl<D> Address<D> {
-    /// A permanent address of scope universe; an IPv4 one inside 127.0.0.0/8 of scope host.
+    /// Makes a permanent address of scope universe, or of scope host for IPv4 inside 127.0.0.0/8.
     pub fn new(dev: D, address: IpNetwork) -> Address<D> {
         let loopback = matches!(address.ip(), IpAddr::V4(ip) if ip.is_loopback());
         Address {
@@ -216,11 +219,11 @@ impl<D> Address<D> {
         }
     }
 
-    /// The same address with another type of device reference.
+    /// Translates the device reference to another type.
     ///
     /// # Errors
     ///
-    /// That of `translate`.
+    /// Returns the error of `translate`.
     pub fn try_map_dev<F, E>(
         self,
         translate: impl FnOnce(D) -> Result<F, E>,
@@ -242,33 +245,32 @@ impl<D> Address<D> {
         })
     }
 
-    /// The address family.
+    /// Returns the address family.
     pub fn family(&self) -> Family {
         Family::of(self.address.ip())
     }
 
-    /// Returns the subnet on the link because of this address. In IPv4 it is the peer's, if there
-    /// is one; in IPv6 it is the address's own (`inet6_addr_add`).
+    /// Returns the subnet that the address puts on the link. In IPv4 it is the peer's, if there is
+    /// one; in IPv6 it is the address's own (`inet6_addr_add`).
     pub fn subnet(&self) -> Prefix {
         let peer = self.peer.filter(IpAddr::is_ipv4);
         let network = IpNetwork::new(peer.unwrap_or(self.address.ip()), self.address.prefix());
         Prefix::containing(network.unwrap_or(self.address))
     }
 
-    /// Returns everything on the link because of this address: its subnet, and an IPv6 peer by
+    /// Returns all prefixes that the address puts on the link: its subnet, and an IPv6 peer by
     /// itself (`__ipv6_ifa_notify`).
     pub fn on_link(&self) -> impl Iterator<Item = Prefix> + use<D> {
         let of_peer = self.peer.filter(IpAddr::is_ipv6).map(|peer| Prefix::containing(peer.into()));
         iter::once(self.subnet()).chain(of_peer)
     }
 
-    /// Returns true if the kernel made it itself: on the loopback device, from the hardware
-    /// address, or from a router advertisement. A kernel before 5.18, which stores no protocol on
-    /// addresses (`unstored`), does not say: there a link-local IPv6 address counts as its own,
-    /// whoever made it.
+    /// Returns true if the kernel made it: on the loopback device, from the hardware address, or
+    /// from a router advertisement. A kernel before 5.18 stores no protocol on addresses
+    /// (`unstored`) and does not say; there every link-local IPv6 address counts as the kernel's.
     pub fn is_kernels_own(&self, unstored: Kinds) -> bool {
         let unmarked = match self.address.ip() {
-            // Of this one no kernel says so (`inetdev_event`).
+            // No kernel marks this one as its own (`inetdev_event`).
             IpAddr::V4(ip) => ip == Ipv4Addr::LOCALHOST && self.address.prefix() == 8,
             IpAddr::V6(ip) => {
                 let unsaid = unstored.contains(Kind::Address);
@@ -278,9 +280,9 @@ impl<D> Address<D> {
         matches!(self.protocol, 1..=3) || (self.protocol == 0 && unmarked)
     }
 
-    /// As the kernel would report it, on a device of the given name: a label that is the device's
-    /// name is none, a peer that is the address itself is none, and IPv6 has neither label,
-    /// broadcast address nor a scope of its own.
+    /// Returns the address as the kernel would report it on a device with the given name. A label
+    /// equal to the device's name becomes `None`, and so does a peer equal to the address. IPv6
+    /// loses its label, broadcast address and scope.
     #[must_use]
     pub fn canonical(mut self, dev_name: Option<&IfName>) -> Address<D> {
         self.peer = self.peer.filter(|peer| *peer != self.address.ip());
@@ -311,31 +313,31 @@ setters! { impl Address<D> {
 } }
 
 impl<D: Copy> Address<D> {
-    /// Returns the identity, by whatever names the device.
+    /// Returns the identity, with any type of device reference.
     pub fn canonical_key(&self) -> AddressKey<D> {
         let subnet = (self.family() == Family::Inet).then(|| self.subnet());
         AddressKey { dev: self.dev, address: self.address.ip(), subnet }
     }
 }
 
-/// What identifies an address: for IPv4 device, address and subnet (`find_matching_ifa` in
-/// net/ipv4/devinet.c), for IPv6 device and address alone (`ipv6_get_ifaddr`): the same address
-/// with another prefix length is refused as existing.
+/// An address's identity. For IPv4 it is device, address and subnet (`find_matching_ifa` in
+/// net/ipv4/devinet.c), for IPv6 device and address alone (`ipv6_get_ifaddr`): the kernel refuses
+/// the same IPv6 address with another prefix length as existing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct AddressKey<D = Dev> {
-    /// The device.
+    /// The device that it is on.
     pub dev: D,
-    /// The address.
+    /// The IP address, without its prefix length.
     pub address: IpAddr,
-    /// The subnet, for IPv4.
+    /// The subnet, for IPv4; `None` for IPv6.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub subnet: Option<Prefix>,
 }
 
 impl<D> AddressKey<D> {
-    /// Makes the key of an address on a device, without a subnet.
+    /// Makes a key without a subnet.
     pub fn new(dev: D, address: IpAddr) -> AddressKey<D> {
         AddressKey { dev, address, subnet: None }
     }
@@ -356,8 +358,8 @@ impl ObjectKind for Address {
     const KIND: Kind = Kind::Address;
     const NAME: &'static str = "address";
 
-    /// For IPv4 the kernel changes lifetimes and metric in place and ignores the rest of a
-    /// replace; for IPv6 flags and peer too.
+    /// For IPv4 the kernel changes lifetimes and metric in place, and ignores the other fields of a
+    /// replace. For IPv6 it changes flags and peer too.
     fn key(&self) -> AddressKey {
         self.canonical_key()
     }
@@ -388,7 +390,7 @@ impl ObjectKind for Address {
             in_place
         };
         metric(desired.metric == observed.metric, "metric", differ);
-        // Only a new address is tried again.
+        // Only a new address starts duplicate address detection again.
         let is_usable = observed.duplicates != DuplicateDetection::Failed || *desired == *observed;
         recreate(is_usable, "duplicate", differ);
         let is_whole = observed.lost == LostRoutes::None;
@@ -439,8 +441,8 @@ impl ObjectKind for Address {
         })
     }
 
-    /// All but the address, its length and its peer can be left open: DHCP clients and `ifupdown`
-    /// set a broadcast address, lifetimes, a label, a metric and `noprefixroute`.
+    /// All but the address, its prefix length and its peer can be left open. DHCP clients and
+    /// `ifupdown` set a broadcast address, lifetimes, a label, a metric and `noprefixroute`.
     fn with_open_of(&self, other: &Address) -> Cow<'_, Address> {
         let open = Address::new(self.dev, self.address);
         Cow::Owned(Address {
@@ -501,7 +503,7 @@ impl Collateral for Address {
 }
 
 impl Address {
-    /// Notes that the address is local, and its subnet on the link.
+    /// Records that the address is local and its subnet on the link.
     pub(crate) fn provide_subnet(&self, provider: Provider, after: &mut Dependencies<'_>) {
         for prefix in self.on_link() {
             after.provide_prefix(Some(self.dev), prefix, provider);
@@ -554,7 +556,7 @@ impl Check for Address<IfName> {
             self.peer.is_none_or(|peer| !peer.is_unspecified()),
             "the unspecified address is no peer: leave `peer` out",
         )?;
-        // `inet_rtm_newaddr` drops them.
+        // `inet_rtm_newaddr` drops these flags.
         let v6_alone = [
             (AddressFlags::NODAD, "an IPv4 address has no `nodad`: leave it out"),
             (AddressFlags::HOMEADDRESS, "an IPv4 address has no `home`: leave it out"),
@@ -569,7 +571,7 @@ impl Check for Address<IfName> {
             "preferred_lft is at most valid_lft",
         )?;
         // `inet_fill_ifaddr` reports a permanent address as preferred for ever, and
-        // `check_lifetime` passes it over.
+        // `check_lifetime` skips it.
         let endless = self.family() == Family::Inet && self.lifetimes.valid == FOREVER;
         must(
             !endless || matches!(self.lifetimes.preferred, 0 | FOREVER),
@@ -619,7 +621,7 @@ impl Render for Address {
         if let Some(label) = &self.label {
             write!(f, " label {}", Word(label.as_bytes()))?;
         }
-        // iproute2's own choice, `default_scope` in ip/ipaddress.c; IPv6 has none.
+        // iproute2's default, `default_scope` in ip/ipaddress.c. IPv6 has no scope here.
         let loopback = matches!(ip, IpAddr::V4(ip) if ip.is_loopback());
         let default = if loopback { Scope::HOST } else { Scope::UNIVERSE };
         if self.family() == Family::Inet && self.scope != default {

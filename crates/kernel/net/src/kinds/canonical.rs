@@ -1,5 +1,5 @@
-//! [`Canonical`]: the form in which the kernel would report an object, and the only one in which
-//! objects are compared.
+//! [`Canonical`] holds an object as the kernel would report it, the only form in which objects are
+//! compared.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,12 +10,12 @@ use trueup_diff::Duplicate;
 use super::{Difference, ObjectKind, OfKind};
 use crate::devices::Devices;
 
-/// An object, or several, in canonical form. This module alone makes them.
+/// One or more objects in canonical form. Only this module makes them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Canonical<T>(T);
 
 impl<'a, K: ObjectKind> Canonical<Cow<'a, K>> {
-    /// Brings an object into canonical form. `devices` have the names that a form depends on.
+    /// Converts an object. `devices` gives the names on which a form depends.
     pub(crate) fn of(object: &'a K, devices: &Devices) -> Canonical<Cow<'a, K>> {
         if object.is_canonical_on(devices) {
             Canonical(Cow::Borrowed(object))
@@ -26,7 +26,7 @@ impl<'a, K: ObjectKind> Canonical<Cow<'a, K>> {
 }
 
 impl<'a, K: ObjectKind> Canonical<Cow<'a, [K]>> {
-    /// Brings a list of objects into canonical form.
+    /// Converts a list of objects.
     pub(crate) fn list(list: Cow<'a, [K]>, devices: &Devices) -> Canonical<Cow<'a, [K]>> {
         if list.iter().all(|object| object.is_canonical_on(devices)) {
             return Canonical(list);
@@ -35,14 +35,14 @@ impl<'a, K: ObjectKind> Canonical<Cow<'a, [K]>> {
     }
 }
 
-/// Lists of objects, one a kind, which are brought into canonical form together.
+/// A list of objects for each kind, converted together.
 pub trait Lists: Clone {
-    /// Returns the same lists with [`Canonical::list`] of each that there is.
+    /// Returns the lists, each converted by [`Canonical::list`].
     fn canonical_on(&self, devices: &Devices) -> Cow<'_, Self>;
 }
 
 impl<'a, T: Lists> Canonical<Cow<'a, T>> {
-    /// Brings all lists into canonical form.
+    /// Converts all lists.
     pub(crate) fn lists(lists: &'a T, devices: &Devices) -> Self {
         Canonical(lists.canonical_on(devices))
     }
@@ -57,7 +57,7 @@ impl<T: Lists> Canonical<&T> {
         Canonical(OfKind::<K>::of_kind(self.0))
     }
 
-    /// Returns the list of a kind, where the kind is managed.
+    /// Returns the list of a kind, or `None` if the kind is unmanaged.
     pub(crate) fn of_managed<K>(&self) -> Option<Canonical<&[K]>>
     where
         T: OfKind<K, Cell = Option<Vec<K>>>,
@@ -87,14 +87,14 @@ impl<'a, K> Canonical<&[&'a K]> {
 }
 
 impl<'a, K: ObjectKind> Canonical<&'a K> {
-    /// Returns true if an observed object is as desired in every respect.
+    /// Returns true if an observed object is as desired in every field.
     pub(crate) fn agrees(self, observed: Canonical<&K>) -> bool {
         let mut is_same = true;
         K::compare(self, observed, &mut |_| is_same = false);
         is_same
     }
 
-    /// Returns every respect in which an observed object is not as desired.
+    /// Returns every field in which an observed object differs from the desired one.
     pub(crate) fn differences(self, observed: Canonical<&K>) -> Vec<Difference> {
         let mut all = Vec::new();
         K::compare(self, observed, &mut |difference| all.push(difference));
@@ -108,7 +108,7 @@ impl<'a, K: ObjectKind> Canonical<&'a K> {
         keeps
     }
 
-    /// Returns what is desired, with all that it leaves open as another writer's object has it.
+    /// Returns the desired object with its open fields filled from another writer's.
     pub(crate) fn with_open_of(self, other: Canonical<&K>) -> Canonical<Cow<'a, K>> {
         Canonical(self.0.with_open_of(other.0))
     }
@@ -144,7 +144,7 @@ impl<T: fmt::Debug> fmt::Debug for Canonical<T> {
     }
 }
 
-/// Walks desired and observed objects of a kind key by key, in order.
+/// Walks desired and observed objects of a kind together, in the order of their keys.
 pub(crate) fn walk<'a, K: ObjectKind>(
     desired: Canonical<&'a [K]>,
     observed: Canonical<&'a [K]>,

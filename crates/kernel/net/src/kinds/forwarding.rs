@@ -1,27 +1,27 @@
-//! Forwarding entries: which port or tunnel a hardware address is behind.
+//! Forwarding entries: the port or tunnel behind which a hardware address is reached.
 
 use std::net::IpAddr;
 
 use super::{Link, LinkKind, Loss, NeighbourState};
 use crate::values::{Dev, LinkAddr};
 
-/// An entry in the forwarding database of a bridge or a VXLAN. The kernel stores no marker with it,
-/// so none is ever ours: entries are observed to spare them.
+/// An entry in the forwarding database of a bridge or a VXLAN. The kernel stores no marker on it,
+/// so none is ever ours. trueup observes entries only to spare them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ForwardingEntry {
     /// The port, or the VXLAN.
     pub dev: Dev,
-    /// The hardware address that is behind it.
+    /// The hardware address behind it.
     pub lladdr: LinkAddr,
-    /// The bridge that has the entry; none where a device has it itself.
+    /// The bridge that has the entry. `None` if a device itself has it.
     pub master: Option<Dev>,
-    /// The other end of the tunnel, of a VXLAN's.
+    /// The other end of the tunnel, for a VXLAN.
     pub dst: Option<IpAddr>,
-    /// Permanent for an address of this host, `NoArp` for a static entry, `Dynamic` for a learnt
+    /// `Permanent` for an address of this host, `NoArp` for a static entry, `Dynamic` for a learned
     /// one.
     pub state: NeighbourState,
-    /// Learned by another control plane (`NTF_EXT_LEARNED`).
+    /// True if another control plane learned it (`NTF_EXT_LEARNED`).
     pub ext_learn: bool,
 }
 
@@ -32,13 +32,13 @@ setters! { impl ForwardingEntry {
 } }
 
 impl ForwardingEntry {
-    /// Makes an entry that a device has itself.
+    /// Makes an entry without a bridge.
     pub fn new(dev: Dev, lladdr: LinkAddr, state: NeighbourState) -> ForwardingEntry {
         ForwardingEntry { dev, lladdr, master: None, dst: None, state, ext_learn: false }
     }
 
-    /// The ways in which the entry is lost. One that is neither permanent nor static goes as soon
-    /// as a VXLAN is set down (`vxlan_stop`).
+    /// Returns the events that delete the entry. One that is neither permanent nor static goes as
+    /// soon as a VXLAN is set down (`vxlan_stop`).
     pub(crate) fn losses(&self) -> &'static [Loss] {
         match (self.master, self.state) {
             (Some(_), _) => &[Loss::Delete, Loss::Port],
@@ -47,9 +47,9 @@ impl ForwardingEntry {
         }
     }
 
-    /// Returns true if another writer made it, and not the kernel: from the addresses of its links,
-    /// from a VXLAN's remote, or from what it received. Lists of addresses that a device filters by
-    /// itself look alike whoever made them, and do not count.
+    /// Returns true if another writer made it. The kernel makes entries from its links' addresses,
+    /// from a VXLAN's remote, and from received packets. Address lists that a device filters by
+    /// itself look the same from every writer, and do not count.
     pub(crate) fn is_declared(&self, dev: &Link, master: Option<&Link>) -> bool {
         let fixed = self.state != NeighbourState::Dynamic || self.ext_learn;
         match (&dev.kind, self.master) {

@@ -1,4 +1,4 @@
-//! Links: interfaces, their kinds and the attributes of those.
+//! Links: interfaces, their kinds, and the attributes of each kind.
 
 use std::collections::BTreeSet;
 
@@ -24,49 +24,49 @@ mod attrs;
 mod link_kind;
 mod render;
 
-/// An interface. In a desired link, what is `None` is left as it is; an observed link says all
-/// that this model holds.
+/// An interface. In a desired link, a field that is `None` is left as it is. An observed link has
+/// every field that this model holds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Link<D = Dev> {
-    /// The name, which identifies it.
+    /// The name, which identifies the link.
     pub name: IfName,
-    /// The interface index; 0 where it is not known, as in an authored link.
+    /// The interface index, 0 if it is not known, as in an authored link.
     pub index: u32,
-    /// The kind. A desired link without one must exist: it is changed as stated, but neither
-    /// created nor deleted.
+    /// The kind. A desired link without one must exist: trueup changes its declared fields, but
+    /// neither creates nor deletes it.
     pub kind: Option<LinkKind<D>>,
-    /// Administratively up (`IFF_UP`).
+    /// True if administratively up (`IFF_UP`).
     pub up: Option<bool>,
-    /// MTU in bytes.
+    /// MTU in bytes (`IFLA_MTU`).
     pub mtu: Option<u32>,
-    /// The hardware address.
+    /// The hardware address, 6 bytes on Ethernet (`IFLA_ADDRESS`).
     pub address: Option<LinkAddr>,
-    /// The bridge, bond or VRF that it is a port of; `Some(None)` is none.
+    /// The bridge, bond or VRF whose port it is. `Some(None)` is no master.
     #[cfg_attr(feature = "serde", serde(default = "Option::default", deserialize_with = "stated"))]
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub master: Option<Option<D>>,
-    /// The alias, at most 255 bytes, which need not be UTF-8; `Some` of nothing is none.
+    /// The alias, at most 255 bytes, not necessarily UTF-8. `Some` of nothing is no alias.
     #[cfg_attr(feature = "serde", serde(default, with = "crate::values::serial::alias"))]
     pub alias: Option<Box<[u8]>>,
-    /// The interface group.
+    /// The interface group's number (`IFLA_GROUP`); 0 is the default group.
     pub group: Option<u32>,
-    /// It is to have the declared addresses and no others. False in an observed link.
+    /// True if the link must have the declared addresses and no others. False in an observed link.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "std::ops::Not::not"))]
     pub only_addresses: bool,
 }
 
 impl<D> Link<D> {
-    /// A link of a kind, all else left open.
+    /// Makes a link of a kind, with all other fields left open.
     pub fn new(name: IfName, kind: LinkKind<D>) -> Link<D> {
         Link { kind: Some(kind), ..Link::must_exist(name) }
     }
 
-    /// A link that someone else creates and deletes, such as that of a network card. As long as it
-    /// does not exist, it is pending ([`Hold::NotCreatable`](crate::Hold::NotCreatable)), and so is
-    /// what is declared on it. Once it does, it becomes as declared. What is left open, and what
-    /// was declared earlier and is not any more, stays as it is.
+    /// Makes a link that another writer creates and deletes, such as a network card's. Until it
+    /// exists, it and the objects declared on it are pending
+    /// ([`Hold::NotCreatable`](crate::Hold::NotCreatable)). Then it becomes as declared. Open
+    /// fields, and fields no longer declared, stay as they are.
     pub fn must_exist(name: IfName) -> Link<D> {
         Link {
             name,
@@ -82,11 +82,11 @@ impl<D> Link<D> {
         }
     }
 
-    /// The same link with another type of device reference.
+    /// Translates the device reference to another type.
     ///
     /// # Errors
     ///
-    /// That of `translate`.
+    /// Returns the error of `translate`.
     pub fn try_map_dev<F, E>(
         self,
         mut translate: impl FnMut(D) -> Result<F, E>,
@@ -107,12 +107,13 @@ impl<D> Link<D> {
         })
     }
 
-    /// The devices that have to be there before this one: what it is stacked on, and its master.
+    /// Returns the devices that must exist before this one: the one it is stacked on, and its
+    /// master.
     pub fn parents(&self) -> impl Iterator<Item = &D> {
         self.lower().into_iter().chain(self.master.iter().flatten())
     }
 
-    /// The device that this one is stacked on, with which it goes.
+    /// Returns the device that this one is stacked on and is deleted with.
     pub(crate) fn lower(&self) -> Option<&D> {
         self.kind.as_ref()?.lower()
     }
@@ -129,14 +130,14 @@ setters! { impl Link<D> {
 } }
 
 impl<D> Link<D> {
-    /// Sets [`master`](#structfield.master): a device, or `None` for no master.
+    /// Sets [`master`](#structfield.master) to a device, or to no master with `None`.
     #[must_use]
     pub fn with_master(mut self, master: impl Into<Option<D>>) -> Link<D> {
         self.master = Some(master.into());
         self
     }
 
-    /// Sets [`alias`](#structfield.alias); an empty one for no alias.
+    /// Sets [`alias`](#structfield.alias). An empty one means no alias.
     #[must_use]
     pub fn with_alias(mut self, alias: impl Into<Box<[u8]>>) -> Link<D> {
         self.alias = Some(alias.into());
@@ -145,8 +146,8 @@ impl<D> Link<D> {
 }
 
 impl<D: Clone> Link<D> {
-    /// What of this link `stated` says something about that could be changed in place; all else is
-    /// left open.
+    /// Returns this link with only those fields that `stated` sets and an update can change in
+    /// place.
     pub fn where_stated(&self, stated: &Link<D>) -> Link<D> {
         Link {
             name: self.name,
@@ -165,7 +166,7 @@ impl<D: Clone> Link<D> {
         }
     }
 
-    /// This link, with what it leaves open as in `other`.
+    /// Fills open fields from `other`.
     #[must_use]
     pub fn or(self, other: Link<D>) -> Link<D> {
         Link {
@@ -193,18 +194,18 @@ impl<D: Clone> Link<D> {
     }
 }
 
-/// What the kernel reports of a link beside its configuration.
+/// Facts that the kernel reports of a link beside its configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LinkStatus {
-    /// It is up and can send (`IFF_RUNNING`).
+    /// True if it is up and can send (`IFF_RUNNING`).
     pub running: bool,
-    /// Whether it has a carrier, be it up or down (`IFLA_CARRIER`), where that is known.
+    /// True if it has a carrier, up or down (`IFLA_CARRIER`). `None` if not known.
     pub carrier: Option<bool>,
-    /// The interface index of the device that it is stacked on, whatever its kind, where that is
-    /// in the same namespace.
+    /// The index of the device that it is stacked on, of any kind. `None` if there is none in this
+    /// namespace.
     pub lower: Option<u32>,
-    /// The interface index of a veth's other end, where that is in the same namespace.
+    /// The index of a veth's other end. `None` if that is in another namespace.
     pub peer: Option<u32>,
 }
 
@@ -215,13 +216,14 @@ setters! { impl LinkStatus {
     with_peer(peer: impl Into<Option<u32>>);
 } }
 
-/// What identifies a link: its name.
+/// A link's identity: its name.
 pub type LinkKey = IfName;
 
 impl Link {
-    /// The fields that an update writes, given what the link was: those that differ, with another
-    /// master the state, as a bond sets down the port that it lets go, and with another device
-    /// below a VXLAN the remote address, of which the kernel makes a forwarding entry on it.
+    /// Returns the fields that an update writes, given the link's previous state: all that differ,
+    /// and two more. With another master it writes the state, since a bond sets down a port that
+    /// leaves it. With another device below a VXLAN it writes the remote address, for which the
+    /// kernel makes a forwarding entry there.
     pub fn written(&self, was: &Link) -> BTreeSet<&'static str> {
         let mut fields: BTreeSet<&str> =
             self.differences(was).into_iter().map(|difference| difference.field).collect();
@@ -236,7 +238,7 @@ impl Link {
 }
 
 impl Link {
-    /// What no other link can have: the hardware address of a macvlan, on the device below.
+    /// Returns the pair that no other link can have: a macvlan's device below and hardware address.
     pub(crate) fn unique_address(&self) -> Option<(Dev, LinkAddr)> {
         match &self.kind {
             Some(LinkKind::Macvlan(macvlan)) => Some((macvlan.link, self.address?)),
@@ -258,7 +260,7 @@ impl ObjectKind for Link {
     const BEARS_PROTOCOL: bool = false;
     const OVERRIDDEN_CAN_GO: bool = false;
 
-    /// A link is compared in what is declared of it alone, and has one form.
+    /// Links compare declared fields only, and have one form.
     fn canonical_on(self, _devices: &Devices) -> Link {
         self
     }
@@ -281,7 +283,7 @@ impl ObjectKind for Link {
         }
         in_place(open_or(&desired.up, &observed.up), "up", differ);
         in_place(open_or(&desired.mtu, &observed.mtu), "mtu", differ);
-        // An IFB has no way to be given another address (`ndo_set_mac_address`).
+        // The address of an IFB cannot change (`ndo_set_mac_address`).
         let fixed = matches!(observed.kind, Some(LinkKind::Ifb));
         let address = if fixed { recreate } else { in_place };
         address(open_or(&desired.address, &observed.address), "address", differ);
@@ -316,7 +318,7 @@ impl ObjectKind for Link {
 }
 
 impl<D> Link<D> {
-    /// The other end of a veth pair.
+    /// Returns the name of a veth pair's other end.
     pub fn peer(&self) -> Option<IfName> {
         match self.kind {
             Some(LinkKind::Veth { peer }) => peer,
@@ -324,21 +326,21 @@ impl<D> Link<D> {
         }
     }
 
-    /// Returns true if a netlink message can create the link; else it must exist.
+    /// Returns true if a netlink message can create the link. If not, it must exist.
     pub fn is_creatable(&self) -> bool {
         self.kind.as_ref().is_some_and(LinkKind::is_creatable)
     }
 }
 
 impl Devices {
-    /// The devices that were observed.
+    /// Collects the devices of observed links.
     pub fn observed(links: &[Link]) -> Devices {
         Devices::of(links.iter().map(|link| (Dev::index(link.index), link.name)))
     }
 }
 
 impl Link<IfName> {
-    /// The link with its devices found, and its own index if it is there.
+    /// Resolves the link's devices, and its own index if it exists.
     pub(crate) fn with_devices(&self, devices: &Devices) -> Result<Link, Problem> {
         let mut link = self.clone().try_map_dev(|name| devices.find(name))?;
         let own = devices.dev(&link.name).and_then(Dev::as_index);
@@ -347,7 +349,7 @@ impl Link<IfName> {
             (&self.kind, &mut link.kind)
         {
             let below = devices.below_macvlans(named.link);
-            // One in another namespace has no name here by which a new link could be put on it.
+            // A device in another namespace has no name here on which a new link could be put.
             macvlan.link = below
                 .filter(|below| *below != Dev::index(0) || own.is_some())
                 .unwrap_or(macvlan.link);
@@ -457,7 +459,7 @@ impl Check for Link<IfName> {
         if let Some(LinkKind::Bridge(bridge)) = &self.kind {
             bridge.check()?;
         }
-        // `macvlan_newlink`; a later change would be one of the device below.
+        // `macvlan_newlink`. A later change would apply to the device below.
         let passthru = matches!(
             self.kind,
             Some(LinkKind::Macvlan(MacvlanAttrs { mode: Some(MacvlanMode::Passthru), .. }))

@@ -1,4 +1,4 @@
-//! Neighbours: what link-layer address answers for an IP address, declared or for a proxy.
+//! Neighbours: the link-layer address of an IP address, declared or for a proxy.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,50 +16,50 @@ use crate::kinds::{Located, Place};
 use crate::values::{Dev, Family, IfName, LinkAddr};
 use crate::words::Name;
 
-/// How a neighbour came to be valid.
+/// The origin of a neighbour's validity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum NeighbourState {
-    /// Declared, valid for good (`NUD_PERMANENT`).
+    /// Declared, and valid until deleted (`NUD_PERMANENT`).
     #[default]
     Permanent,
     /// Valid without resolution (`NUD_NOARP`).
     NoArp,
-    /// Any state that the kernel moves by itself: reachable, stale, failed ...
+    /// Any state that the kernel changes by itself, such as reachable, stale or failed.
     Dynamic,
 }
 
-/// A neighbour entry.
+/// A neighbour entry: an IP address's link-layer address on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Neighbour<D = Dev> {
-    /// The device.
+    /// The device that it is on.
     pub dev: D,
-    /// The IP address.
+    /// The neighbour's IP address.
     pub dst: IpAddr,
-    /// The link-layer address; a proxy entry has none.
+    /// The link-layer address. `None` for a proxy entry.
     pub lladdr: Option<LinkAddr>,
-    /// Declared, or moved by the kernel.
+    /// Declared, or the kernel's own.
     pub state: NeighbourState,
-    /// The neighbour is a router (`NTF_ROUTER`).
+    /// True if the neighbour is a router (`NTF_ROUTER`).
     pub router: bool,
-    /// Learned by another control plane (`NTF_EXT_LEARNED`).
+    /// True if another control plane learned it (`NTF_EXT_LEARNED`).
     pub ext_learn: bool,
-    /// This host answers for the address (`NTF_PROXY`); such entries live in a table of their own.
+    /// True if this host answers for the address (`NTF_PROXY`). Such entries have their own table.
     pub proxy: bool,
-    /// Who installed it (`NDA_PROTOCOL`): for a desired neighbour the marker.
+    /// The writer's protocol (`NDA_PROTOCOL`). A desired neighbour has the marker.
     pub protocol: u8,
 }
 
 impl<D> Neighbour<D> {
-    /// A permanent neighbour.
+    /// Makes a permanent neighbour.
     pub fn new(dev: D, dst: IpAddr, lladdr: LinkAddr) -> Neighbour<D> {
         Neighbour { proxy: false, ..Neighbour::proxy(dev, dst) }.with_lladdr(lladdr)
     }
 
-    /// A proxy entry: this host answers for `dst` on `dev`.
+    /// Makes a proxy entry: this host answers for `dst` on `dev`.
     pub fn proxy(dev: D, dst: IpAddr) -> Neighbour<D> {
         Neighbour {
             dev,
@@ -73,11 +73,11 @@ impl<D> Neighbour<D> {
         }
     }
 
-    /// The same neighbour with another type of device reference.
+    /// Translates the device reference to another type.
     ///
     /// # Errors
     ///
-    /// That of `translate`.
+    /// Returns the error of `translate`.
     pub fn try_map_dev<F, E>(
         self,
         translate: impl FnOnce(D) -> Result<F, E>,
@@ -94,19 +94,20 @@ impl<D> Neighbour<D> {
         })
     }
 
-    /// The address family.
+    /// Returns the family of the IP address.
     pub fn family(&self) -> Family {
         Family::of(self.dst)
     }
 
-    /// Returns true if the entry was declared by someone, rather than resolved or mapped by the
-    /// kernel: its cache, its multicast mappings and its failed attempts are not.
+    /// Returns true if a writer declared the entry. The kernel's own entries are its cache, its
+    /// multicast mappings and its failed attempts.
     pub fn is_declared(&self) -> bool {
         let mapped = self.state == NeighbourState::NoArp && self.dst.is_multicast();
         self.proxy || self.ext_learn || (self.state != NeighbourState::Dynamic && !mapped)
     }
 
-    /// As the kernel would report it: a proxy entry has neither address nor state.
+    /// Returns the entry as the kernel would report it: a proxy entry has neither address nor
+    /// state.
     #[must_use]
     pub fn canonical(mut self) -> Neighbour<D> {
         if self.proxy {
@@ -128,20 +129,20 @@ setters! { impl Neighbour<D> {
 } }
 
 impl<D: Copy> Neighbour<D> {
-    /// Returns the identity, by whatever names the device.
+    /// Returns the identity, with any type of device reference.
     pub fn canonical_key(&self) -> NeighbourKey<D> {
         NeighbourKey { dev: self.dev, dst: self.dst, proxy: self.proxy }
     }
 }
 
-/// What identifies a neighbour. Proxy entries are a table of their own.
+/// A neighbour's identity. Proxy entries have their own table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct NeighbourKey<D = Dev> {
-    /// The device.
+    /// The device that it is on.
     pub dev: D,
-    /// The IP address.
+    /// The neighbour's IP address.
     pub dst: IpAddr,
     /// True if it is a proxy entry.
     pub proxy: bool,
@@ -174,7 +175,7 @@ impl ObjectKind for Neighbour {
         observed: Canonical<&Neighbour>,
         differ: &mut dyn FnMut(Difference),
     ) {
-        // The kernel keeps an address where it is given none.
+        // Given no address, the kernel keeps the old one.
         let lladdr = match desired.lladdr {
             None => recreate,
             Some(_) => in_place,
@@ -215,7 +216,7 @@ impl ObjectKind for Neighbour {
         self.is_declared()
     }
 
-    /// A proxy entry is looked up or made, whatever the flags of the request say (`neigh_add`).
+    /// The kernel finds or makes a proxy entry, regardless of the request's flags (`neigh_add`).
     fn create_overwrites(&self) -> bool {
         self.proxy
     }
@@ -296,7 +297,7 @@ impl Check for Neighbour<IfName> {
     fn check(&self) -> Result<(), &'static str> {
         must(self.is_declared(), "only permanent, NOARP and externally learned neighbours last")?;
         must(self.proxy || self.lladdr.is_some(), "a neighbour needs a link-layer address")?;
-        // `arp_constructor` in net/ipv4/arp.c: all addresses there are one.
+        // `arp_constructor` in net/ipv4/arp.c: on loopback all addresses share one entry.
         must(
             self.proxy || self.family() == Family::Inet6 || self.dev.as_bytes() != b"lo",
             "the loopback device has no IPv4 neighbours",
@@ -304,7 +305,7 @@ impl Check for Neighbour<IfName> {
     }
 }
 
-/// The state as `ip neighbour` takes it. One that the kernel moves begins as reachable.
+/// Returns the state as `ip neighbour` takes it. A dynamic one begins as reachable.
 fn state_name(state: NeighbourState) -> &'static str {
     match state {
         NeighbourState::Permanent => "permanent",

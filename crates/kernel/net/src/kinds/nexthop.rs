@@ -1,5 +1,5 @@
-//! Nexthop objects (Linux 5.3): where routes lead, kept apart from them under a number, so that to
-//! change one is to change all routes that point at it.
+//! Nexthop objects (Linux 5.3): next hops stored apart from routes, under a number. Changing one
+//! changes all routes that point at it.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -13,35 +13,35 @@ use crate::devices::Devices;
 use crate::kinds::{Located, Part, Place};
 use crate::values::{Dev, Family};
 
-/// A nexthop object.
+/// An object of the kernel with a route's next hops, or a group of such objects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Nexthop {
-    /// Its number (`NHA_ID`), by which routes point at it. 0 is none.
+    /// The number (`NHA_ID`) by which routes point at it. 0 is not a valid one.
     pub id: u32,
-    /// Where it leads.
+    /// Its next hop, its members, or nothing.
     pub target: NexthopTarget,
-    /// Who installed it (`nhm_protocol`): for one of ours the marker.
+    /// The writer's protocol (`nhm_protocol`). One of ours has the marker.
     pub protocol: u8,
-    /// The kernel reports configuration that this model does not hold, such as an encapsulation or
-    /// a resilient group. Never set on a desired object, so that the two never agree.
+    /// True if the kernel reports configuration that this model lacks, such as an encapsulation or
+    /// a resilient group. Never set on a desired object, so the two never agree.
     pub unmodelled: bool,
 }
 
-/// Where a nexthop object leads.
+/// The destination of a nexthop object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum NexthopTarget {
-    /// To one next hop, whose weight says nothing. The family is that of the gateway; without one,
-    /// that of the routes that it is for: an IPv6 route takes none of IPv4.
+    /// One next hop, whose weight is ignored. The family is the gateway's. Without a gateway it is
+    /// the routes': an IPv6 route takes no IPv4 object.
     One(Family, NextHop),
-    /// Nowhere (`NHA_BLACKHOLE`).
+    /// Packets are dropped (`NHA_BLACKHOLE`).
     Blackhole(Family),
-    /// To several others, each by its number and with its weight, 1 to 256. In canonical form in
-    /// the order of the numbers: the kernel balances alike whatever the order.
+    /// Several other objects, each by number with its weight, 1 to 256. The canonical order is by
+    /// number, which makes no difference to the kernel's balancing.
     Group(Vec<(u32, u16)>),
 }
 
@@ -52,7 +52,7 @@ impl NexthopTarget {
 }
 
 impl Nexthop {
-    /// Makes a nexthop object.
+    /// Makes a nexthop object without a protocol.
     pub fn new(id: u32, target: NexthopTarget) -> Nexthop {
         Nexthop { id, target, protocol: 0, unmodelled: false }
     }
@@ -65,19 +65,18 @@ setters! { impl Nexthop {
 } }
 
 impl Nexthop {
-    /// The numbers that objects of ours have: the marker is their uppermost byte.
+    /// Returns the numbers for our objects: the marker is the uppermost byte.
     ///
-    /// The kernel gives those who ask for none the numbers from 1 up, FRR's come from below
-    /// 1,800,000,000, and another agent of our kind has another marker. Creates are exclusive all
-    /// the same.
+    /// The kernel assigns numbers from 1 up to callers that choose none, FRR's start below
+    /// 1,800,000,000, and another trueup agent has another marker. Creates are exclusive in any
+    /// case.
     pub fn ids(marker: u8) -> RangeInclusive<u32> {
         let first = u32::from(marker) << 24;
-        // Some kernels never end a dump that shows the last number of all
-        // (`rtm_dump_walk_nexthops`).
+        // Some kernels never end a dump of the largest number (`rtm_dump_walk_nexthops`).
         first.max(1)..=first | 0x00ff_fffe
     }
 
-    /// The numbers of the objects that a group leads to.
+    /// Returns the numbers of a group's members.
     pub fn members(&self) -> impl Iterator<Item = u32> {
         let members = match &self.target {
             NexthopTarget::Group(members) => members.as_slice(),
@@ -86,7 +85,7 @@ impl Nexthop {
         members.iter().map(|(id, _)| *id)
     }
 
-    /// The device that it leads out of.
+    /// Returns the device of its next hop, if it has one.
     pub fn dev(&self) -> Option<Dev> {
         match &self.target {
             NexthopTarget::One(_, hop) => hop.dev,
@@ -94,7 +93,7 @@ impl Nexthop {
         }
     }
 
-    /// With the members of a group in the order of their numbers.
+    /// Sorts the members of a group by number.
     #[must_use]
     pub fn canonical(mut self) -> Nexthop {
         if let NexthopTarget::Group(members) = &mut self.target {
@@ -118,7 +117,7 @@ impl ObjectKind for Nexthop {
     const NAME: &'static str = "nexthop";
     const IS_DECLARED: bool = false;
     const MANAGED_WITH: Kind = Kind::Route;
-    // What is not known to be there may point at it.
+    // An unobserved route or group may point at it.
     const DELETED_IF_COMPLETE: &'static [Kind] = &[Kind::Nexthop, Kind::Route];
     const MARKER_IS_SURE: bool = true;
 
@@ -135,7 +134,7 @@ impl ObjectKind for Nexthop {
         observed: Canonical<&Nexthop>,
         differ: &mut dyn FnMut(Difference),
     ) {
-        // The kernel makes no group of a single one, nor the other way round (`replace_nexthop`).
+        // The kernel cannot change a group into a single next hop or back (`replace_nexthop`).
         let stays = desired.target.is_group() == observed.target.is_group();
         let way = if stays { in_place } else { recreate };
         way(desired.target == observed.target, "target", differ);
@@ -195,7 +194,7 @@ impl Ordered for Nexthop {
         }
     }
 
-    /// Groups come after what they lead to, and go before it.
+    /// Groups are created after their members, and deleted before them.
     fn rank(&self, stage: Stage, _depths: &Depths) -> i64 {
         let group = i64::from(self.members().next().is_some());
         if stage == Stage::Nexthops { group } else { -group }
@@ -203,7 +202,7 @@ impl Ordered for Nexthop {
 
     fn needs(&self, action: Action, before: &mut Dependencies<'_>, needed: &mut Vec<u32>) {
         if action == Action::Delete {
-            // What points at it would go along.
+            // The routes and groups that point at it would be deleted along.
             needed.extend(before.leaving.get(&self.id).into_iter().flatten());
             return;
         }
@@ -230,13 +229,13 @@ impl Ordered for Nexthop {
     }
 }
 
-/// Where a nexthop object leads, each word after a space.
+/// Writes the destination of a nexthop object, each word after a space.
 struct TargetWords<'a>(&'a NexthopTarget, &'a Devices);
 
 impl fmt::Display for TargetWords<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            // A gateway of its own family: `ip nexthop` takes no other.
+            // `ip nexthop` takes only gateways of the object's family.
             NexthopTarget::One(family, hop) => {
                 let family = hop.via.map_or(*family, Family::of);
                 Hop(hop, family, self.1).fmt(f)

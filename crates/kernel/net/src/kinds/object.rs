@@ -1,4 +1,4 @@
-//! Objects of any kind, their keys, and sets of kinds: all written from the registry.
+//! Objects of any kind, their keys, and sets of kinds, all generated from the registry.
 
 use std::fmt;
 
@@ -27,14 +27,14 @@ macro_rules! enumerations {
             /// All kinds, in the order in which objects are created.
             pub const ALL: [Kind; [$(Kind::$kind),*].len()] = [$(Kind::$kind),*];
 
-            /// The word for it in files, reports and messages.
+            /// Returns the kind's name in files, reports and messages.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Kind::$kind => <crate::$kind as ObjectKind>::NAME,)*
                 }
             }
 
-            /// Returns true if the kernel has a protocol on objects of this kind.
+            /// Returns true if the kernel stores a protocol on objects of this kind.
             pub const fn bears_protocol(self) -> bool {
                 match self {
                     $(Kind::$kind => <crate::$kind as ObjectKind>::BEARS_PROTOCOL,)*
@@ -68,7 +68,7 @@ macro_rules! enumerations {
         }
 
         impl ObjectKey {
-            /// The kind of the object.
+            /// Returns the object's kind.
             pub fn kind(&self) -> Kind {
                 match self {
                     $(ObjectKey::$kind(_) => Kind::$kind,)*
@@ -86,7 +86,7 @@ macro_rules! enumerations {
             impl<'a> TryFrom<&'a Object> for &'a crate::$kind {
                 type Error = Kind;
 
-                /// The object, if it is of this kind; else the kind that it is of.
+                /// Returns the object if it is of this type, else its kind as the error.
                 fn try_from(object: &'a Object) -> Result<&'a crate::$kind, Kind> {
                     match object {
                         Object::$kind(object) => Ok(object),
@@ -101,27 +101,28 @@ macro_rules! enumerations {
 kinds!([enumerations]);
 
 impl Object {
-    /// The key.
+    /// Returns the object's identity among all kinds.
     pub fn key(&self) -> ObjectKey {
         with_object!(self, object => object.object_key())
     }
 
-    /// The kind.
+    /// Returns the kind of the identified object.
     pub fn kind(&self) -> Kind {
         with_object!(self, _object: K => K::KIND)
     }
 
-    /// The protocol that it bears; 0 for a kind that bears none.
+    /// Returns the object's protocol, or 0 if its kind has none.
     pub fn protocol(&self) -> u8 {
         with_object!(self, object => object.protocol())
     }
 
-    /// The devices that it is on, leads to or is stacked on, as far as the kernel says.
+    /// Returns the devices that it is on, leads to or is stacked on, as far as the kernel reports
+    /// them.
     pub fn devices(&self) -> Vec<Dev> {
         with_object!(self, object => object.devices())
     }
 
-    /// Every respect in which an object of the same kind is not as this one desires.
+    /// Returns every field in which an observed object of the same kind differs from this one.
     pub fn differences(&self, observed: &Object) -> Vec<Difference> {
         with_object!(self, desired: K => match <&K>::try_from(observed) {
             Ok(observed) => desired.differences(observed),
@@ -129,7 +130,7 @@ impl Object {
         })
     }
 
-    /// What is desired here, with all that it leaves open as another object of the kind has it: see
+    /// Fills this desired object's open fields from another one of the kind. See
     /// [`ObjectKind::with_open_of`].
     #[must_use]
     pub fn with_open_of(&self, other: &Object) -> Object {
@@ -139,8 +140,8 @@ impl Object {
         })
     }
 
-    /// The object without what changes although no writer changes it, such as the rest of a
-    /// lifetime; itself, if all of it is such.
+    /// Returns the object without the fields that change without a writer, such as the rest of a
+    /// lifetime. Returns it unchanged if nothing would be left.
     #[must_use]
     pub fn lasting(&self) -> Object {
         with_object!(self, object => match object.lasting() {
@@ -149,17 +150,17 @@ impl Object {
         })
     }
 
-    /// Returns true if the kernel made it for itself, so that no writer takes it, nor adopts it, as
-    /// it would be deleted one day: routes of addresses and of router advertisements, addresses as
-    /// of [`crate::Address::is_kernels_own`], the rules that every namespace begins with.
-    /// `unstored` are the kinds on whose objects this kernel stores no protocol.
+    /// Returns true if the kernel made it for itself: routes of addresses and of router
+    /// advertisements, addresses as in [`crate::Address::is_kernels_own`], and the rules with which
+    /// every namespace begins. No writer overrides or adopts such an object, or it would be deleted
+    /// one day. `unstored` lists the kinds on whose objects this kernel stores no protocol.
     pub fn is_kernels_own(&self, unstored: Kinds) -> bool {
         with_object!(self, object => object.is_kernels_own(unstored))
     }
 }
 
 impl Kind {
-    /// The kinds of which objects are declared by themselves, in the same order.
+    /// The kinds whose objects are declared by themselves, in the same order.
     pub const DECLARED: [Kind; Kind::count_declared()] = {
         let mut declared = [Kind::ALL[0]; Kind::count_declared()];
         let (mut from, mut to) = (0, 0);
@@ -189,7 +190,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A set of kinds.
+/// A set of kinds, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kinds(u32);
 
@@ -199,13 +200,13 @@ impl Kinds {
     /// Every kind.
     pub const ALL: Kinds = Kinds((1 << Kind::ALL.len()) - 1);
 
-    /// The set with one more kind in it.
+    /// Adds a kind to the set.
     #[must_use]
     pub fn with(self, kind: Kind) -> Kinds {
         Kinds(self.0 | 1 << kind as u32)
     }
 
-    /// The set without a kind.
+    /// Removes a kind from the set.
     #[must_use]
     pub fn without(self, kind: Kind) -> Kinds {
         Kinds(self.0 & !(1 << kind as u32))
@@ -223,15 +224,15 @@ impl FromIterator<Kind> for Kinds {
     }
 }
 
-/// What an op does.
+/// An op's action on its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Action {
-    /// Makes an object that is not there; fails if there is one by then.
+    /// Makes an object; fails if it exists by then.
     Create,
-    /// Changes an object in place: one of ours, or one that is taken, or a link that others made
-    /// and that we set up.
+    /// Changes an object in place: one of ours, an overridden one, or a link of others that we set
+    /// up.
     Update,
     /// Removes an object of ours.
     Delete,

@@ -1,4 +1,4 @@
-//! What orders ops: the stages of a plan, and what an op needs of those before it.
+//! The order of ops: the stages of a plan, and the earlier ops that an op needs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -9,8 +9,8 @@ use super::{Action, AddressKey, NextHop, ObjectKind};
 use crate::devices::Devices;
 use crate::values::{Dev, Family, IfName, Prefix};
 
-/// The stages of a plan, in order. Within one, links go by their place among all links, the rest
-/// by key.
+/// The stages of a plan, in order. Within a stage, links are ordered by depth, other objects by
+/// key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     ClearRoutes,
@@ -38,40 +38,41 @@ pub(crate) enum Stage {
     DropLinks,
 }
 
-/// What has to go before anything is built.
+/// The objects to be deleted before anything is built.
 #[derive(Default)]
 pub(crate) struct Cleared {
     pub(crate) devs: BTreeSet<Dev>,
-    /// IPv4 subnets of devices in which new addresses come.
+    /// IPv4 subnets, by device, that get new addresses.
     pub(crate) subnets: BTreeSet<(Dev, Prefix)>,
-    /// Addresses whose deletes take routes along that are made.
+    /// Addresses whose deletes would remove routes that the plan makes.
     pub(crate) addresses: BTreeSet<AddressKey>,
 }
 
-/// How deep each link stands on others: what is below comes first and goes last.
+/// Each link's depth in its stack. Lower links are created first and deleted last.
 pub(crate) struct Depths {
     pub(crate) desired: BTreeMap<IfName, i64>,
     pub(crate) observed: BTreeMap<u32, i64>,
 }
 
-/// How ops on objects of a kind are put in order.
+/// The order of ops on objects of a kind.
 pub(crate) trait Ordered: ObjectKind {
-    /// Ops on such objects need no others, and no others need them.
+    /// True if such ops need no others, and no others need them.
     const IS_INDEPENDENT: bool = false;
 
-    /// Returns the stage of an op. `anew`: the object makes room for what comes on its key.
+    /// Returns an op's stage. `anew` is true for a delete that makes way for a new object with the
+    /// key.
     fn stage(&self, action: Action, anew: bool, cleared: &Cleared) -> Stage;
 
-    /// Returns the place within a stage, the least first.
+    /// Returns the place within a stage, in ascending order.
     fn rank(&self, _stage: Stage, _depths: &Depths) -> i64 {
         0
     }
 
-    /// Adds the ops before it that an op needs.
+    /// Adds the earlier ops that an op needs.
     fn needs(&self, _action: Action, _before: &mut Dependencies<'_>, _needed: &mut Vec<u32>) {}
 
-    /// Notes what the op at a position provides to those after it. `was` is the object that an
-    /// update finds.
+    /// Records what later ops can need from the op at a position. `was` is the object before an
+    /// update.
     fn provide(
         &self,
         _action: Action,
@@ -82,10 +83,10 @@ pub(crate) trait Ordered: ObjectKind {
     }
 }
 
-/// Where something that a route needs comes from.
+/// The source of something that a route needs.
 #[derive(Clone, Copy)]
 pub(crate) enum Provider {
-    /// It is there already, and stays.
+    /// It exists already, and stays.
     Present,
     /// An op of the plan makes it.
     Op(u32),
@@ -103,18 +104,19 @@ pub(crate) struct Dependencies<'a> {
     pub(crate) cleared_addresses: BTreeMap<AddressKey, u32>,
     /// The op that makes or changes a nexthop object.
     pub(crate) nexthops: BTreeMap<u32, u32>,
-    /// The ops after which a nexthop object that is to go has one less that points at it.
+    /// The ops that remove a reference to a nexthop object which is to be deleted.
     pub(crate) leaving: BTreeMap<u32, Vec<u32>>,
-    /// Where routes are deleted, by table and destination, and the first that is made there.
+    /// Destinations, by table, at which routes are deleted, with the op that makes the first new
+    /// one.
     pub(crate) broken: HashMap<(u32, Prefix), Option<u32>>,
-    /// Which op makes a prefix reachable on the link: on one device, or on any.
+    /// The provider that puts a prefix on the link, for one device or for any.
     on_link: HashMap<(Option<Dev>, Prefix), Provider>,
     lengths: BTreeSet<(Family, u8)>,
-    /// Which op makes an address local.
+    /// The provider that makes an address local.
     local: HashMap<IpAddr, Provider>,
-    /// The gateways looked up so far.
+    /// The gateways looked up so far, each with the op it needs.
     gateways: HashMap<(Option<Dev>, IpAddr), Option<u32>>,
-    /// An op makes a gateway reachable: else none is worth looking for.
+    /// True if an op makes a gateway reachable. If not, looking one up is pointless.
     opens: bool,
 }
 
@@ -137,7 +139,7 @@ impl<'a> Dependencies<'a> {
         }
     }
 
-    /// Adds the ops that a next hop needs: its device, up, and its gateway, reachable.
+    /// Adds the ops that a next hop needs: its device created and up, and its gateway reachable.
     pub(crate) fn need_hop(&mut self, hop: &NextHop, needed: &mut Vec<u32>) {
         if let Some(dev) = &hop.dev {
             needed.extend(self.created.get(dev));
@@ -157,12 +159,12 @@ impl<'a> Dependencies<'a> {
         }
     }
 
-    /// Notes that an address is local.
+    /// Records that an address is local.
     pub(crate) fn provide_local(&mut self, address: IpAddr, provider: Provider) {
         self.local.entry(address).or_insert(provider);
     }
 
-    /// Notes that a prefix is on the link, of one device or of any.
+    /// Records that a prefix is on the link, for one device or for any.
     pub(crate) fn provide_prefix(&mut self, dev: Option<Dev>, prefix: Prefix, provider: Provider) {
         self.opens |= matches!(provider, Provider::Op(_));
         self.lengths.insert((prefix.family(), prefix.len()));
@@ -172,12 +174,12 @@ impl<'a> Dependencies<'a> {
         }
     }
 
-    /// Notes that after an op one less points at a nexthop object.
+    /// Records an op that removes a reference to a nexthop object.
     pub(crate) fn leave(&mut self, id: u32, at: u32) {
         self.leaving.entry(id).and_modify(|left| left.push(at));
     }
 
-    /// The op that makes a gateway reachable: that of the longest prefix around it.
+    /// Returns the op that makes a gateway reachable: the one for the longest prefix around it.
     fn gateway(&mut self, dev: Option<Dev>, via: IpAddr) -> Option<u32> {
         if let Some(known) = self.gateways.get(&(dev, via)) {
             return *known;

@@ -1,23 +1,25 @@
-//! The registry of kinds, and the macros that repeat something for each of them.
+//! The registry of kinds, and the macros that repeat code for each kind.
 //!
-//! Everything that exists once for each kind is written by these macros from the one list in
+//! These macros generate all code that exists once for each kind from the one list in
 //! [`kinds!`](crate::kinds): the enumerations [`Kind`](crate::Kind), [`Object`](crate::Object) and
-//! [`ObjectKey`](crate::ObjectKey), the containers with a field a kind
-//! ([`per_kind!`](crate::per_kind)), and code that does the same for each kind
+//! [`ObjectKey`](crate::ObjectKey), containers with a field for each kind
+//! ([`per_kind!`](crate::per_kind)), and code that is the same for each kind
 //! ([`each_kind!`](crate::each_kind), [`with_object!`](crate::with_object)). A new kind is a new
 //! row.
 
 use super::{ObjectKey, ObjectKind as _};
 
-/// Calls a macro with the registry: the rows of all kinds, in the order in which objects are
-/// created.
+/// Calls a macro with the rows of all kinds, in the order in which objects are created.
 ///
 /// `kinds!([path::of::the_macro] context)` expands to `path::of::the_macro! { context rows }`. A
-/// row is `{ docs field: Type { with, held, key, desired, owned } }`: the field of a container that
-/// has objects of the kind, and their type; the method that sets the field, and what that of a
-/// [`Desired`](crate::Desired) takes; how an [`Object`](crate::Object) holds one, and an
-/// [`ObjectKey`](crate::ObjectKey) its key; what a [`Desired`](crate::Desired) and an
-/// [`Owned`](crate::Owned) have of the kind.
+/// row is `{ docs field: Type { with, held, key, desired, owned } }`:
+///
+/// - `field: Type` is the field of a container, and the type of its objects.
+/// - `with` is the method that sets the field, and its argument in [`Desired`](crate::Desired).
+/// - `held` and `key` are the contents of [`Object`](crate::Object) and
+///   [`ObjectKey`](crate::ObjectKey).
+/// - `desired` and `owned` are the kind's fields in [`Desired`](crate::Desired) and
+///   [`Owned`](crate::Owned).
 #[macro_export]
 macro_rules! kinds {
     ([$($then:tt)+] $($context:tt)*) => {
@@ -54,8 +56,8 @@ macro_rules! kinds {
                 }
             }
             {
-                /// Nexthop objects. None is declared by itself: routes are declared with or
-                /// without.
+                /// Nexthop objects. None is declared by itself: the routes' mode decides about
+                /// them.
                 nexthops: Nexthop {
                     with: with_nexthops($crate::NexthopMode),
                     held: $crate::Nexthop,
@@ -88,7 +90,7 @@ macro_rules! kinds {
     };
 }
 
-/// Does the same for each kind, in the order in which objects are created: `K` is the type of the
+/// Repeats code for each kind, in the order in which objects are created. `K` is the type of the
 /// kind's objects.
 ///
 /// ```
@@ -118,7 +120,7 @@ macro_rules! __each_kind {
     };
 }
 
-/// Does something with an [`Object`](crate::Object) of whatever kind: `K` is its type.
+/// Runs code for an [`Object`](crate::Object) of any kind, with its type as `K`.
 ///
 /// ```
 /// use trueup_net::{Object, ObjectKind, Rule, RuleAction, Family, with_object};
@@ -157,10 +159,10 @@ macro_rules! __with_object {
     };
 }
 
-/// Declares a container: a struct with a field for each kind, and more.
+/// Declares a container: a struct with a field for each kind, and fields of its own.
 ///
-/// `Cell<K>` names what it holds for the kind `K`. For every kind it implements
-/// [`OfKind`](crate::OfKind), by which code that is generic over kinds reaches the fields.
+/// `Cell<K>` is the type of the field for the kind `K`. The container implements
+/// [`OfKind`](crate::OfKind) for every kind, so that generic code reaches the fields.
 ///
 /// ```
 /// trueup_net::per_kind! {
@@ -209,20 +211,20 @@ macro_rules! __per_kind {
     };
 }
 
-/// What the registry says of a kind: the columns of its row.
+/// The columns of a kind's row in the registry.
 pub trait Registered {
-    /// What is declared of the kind.
+    /// The type of the kind's declaration.
     type Desired;
-    /// The ledger of the kind: what is ours by our own record.
+    /// The type of the kind's ledger, which lists the objects that we recorded as ours.
     type Owned;
 
-    /// The ledger of the kind in that of all kinds.
+    /// Returns the kind's ledger from that of all kinds.
     fn owned_in(owned: &crate::Owned) -> &Self::Owned;
 
-    /// The key, as that of an object of any kind.
+    /// Returns the key as an [`ObjectKey`].
     fn object_key(&self) -> ObjectKey;
 
-    /// An object of any kind, if it is of this one.
+    /// Returns the object if it is of this kind.
     fn of_object(object: &crate::Object) -> Option<&Self>;
 }
 
@@ -255,14 +257,14 @@ macro_rules! registered {
 
 kinds!([registered]);
 
-/// A container that has something for the kind `K`; see [`per_kind!`](crate::per_kind).
+/// A container with a field for the kind `K`. See [`per_kind!`](crate::per_kind).
 pub trait OfKind<K> {
-    /// What it has.
+    /// The field's type.
     type Cell;
 
-    /// What it has for the kind.
+    /// Returns the field for the kind.
     fn of_kind(&self) -> &Self::Cell;
 
-    /// The same, to change it.
+    /// Returns the field for the kind, to change it.
     fn of_kind_mut(&mut self) -> &mut Self::Cell;
 }

@@ -1,39 +1,39 @@
-//! How objects of a kind are shown, in iproute2's words.
+//! The display of objects in iproute2's words.
 
 use std::fmt;
 
 use super::{Action, ObjectKind};
 use crate::devices::Devices;
 
-/// Which of an object's words are shown.
+/// The part of an object to write.
 #[derive(Debug)]
 pub(crate) enum Words<'a, K> {
-    /// All of it.
+    /// Every field.
     All,
-    /// What tells it from any other, as a delete needs it.
+    /// The fields that identify it, as a delete needs them.
     Key,
-    /// What creates it.
+    /// The fields that create it.
     Create,
-    /// What changes it; the object as it was, where it was there before.
+    /// The fields that change it. Contains the object as it was, if it existed.
     Update(Option<&'a K>),
 }
 
-/// How objects of a kind are shown.
+/// The display of a kind's objects.
 pub(crate) trait Render: ObjectKind {
-    /// iproute2's word for the kind: `addr` of `ip addr add`.
+    /// iproute2's word for the kind, such as `addr` in `ip addr add`.
     const IP_OBJECT: &'static str;
 
-    /// The option of `ip` that such an object needs before the word for its kind, with a space.
+    /// Returns the option of `ip` needed before the kind's word, with a space.
     fn ip_option(&self) -> &'static str {
         ""
     }
 
-    /// What has to be said before the object where no word of it tells the family, with a space.
+    /// Returns the word that gives the family, with a space, if no other word does.
     fn family_word(&self) -> String {
         String::new()
     }
 
-    /// The word for the kind, and the verb.
+    /// Returns the kind's word and the verb.
     fn verb(&self, action: Action) -> String {
         let verb = match action {
             Action::Create => "add",
@@ -43,12 +43,12 @@ pub(crate) trait Render: ObjectKind {
         format!("{} {verb}", Self::IP_OBJECT)
     }
 
-    /// The whole command, where it is another than `ip OBJECT VERB`.
+    /// Returns the whole command, if it is not `ip OBJECT VERB`.
     fn own_command(&self, _action: Action) -> Option<String> {
         None
     }
 
-    /// Writes what follows the verb.
+    /// Writes the words after the verb.
     fn write_words(
         &self,
         f: &mut fmt::Formatter<'_>,
@@ -56,23 +56,23 @@ pub(crate) trait Render: ObjectKind {
         devices: &Devices,
     ) -> fmt::Result;
 
-    /// The value of a field, by the name that [`compare`](super::ObjectKind::compare) has for it.
+    /// Returns the value of a field, by the name that [`compare`](super::ObjectKind::compare) uses.
     fn field(&self, field: &str, devices: &Devices) -> Option<String>;
 }
 
-/// A value that may be absent, as it is read.
+/// Returns a value's text, or `none` if it is absent.
 pub(crate) fn or_none(value: Option<impl ToString>) -> Option<String> {
     Some(value.map_or_else(|| "none".to_owned(), |value| value.to_string()))
 }
 
-/// Words that may be none, as they are read.
+/// Returns words without leading space, or `none` if there are none.
 pub(crate) fn words_or_none(words: impl ToString) -> Option<String> {
     let text = words.to_string();
     let words = text.trim_start();
     or_none((!words.is_empty()).then_some(words))
 }
 
-/// A switch, as it is read.
+/// Returns `on` or `off`.
 pub(crate) fn on_or_off(on: bool) -> Option<String> {
     Some(if on { "on" } else { "off" }.to_owned())
 }

@@ -19,50 +19,50 @@ pub use metrics::{Metric, Metrics};
 mod metrics;
 pub(crate) mod render;
 
-/// Table numbers with a name of their own (`include/uapi/linux/rtnetlink.h`).
+/// Table numbers with names (`include/uapi/linux/rtnetlink.h`).
 pub mod table {
-    /// `RT_TABLE_DEFAULT`.
+    /// `RT_TABLE_DEFAULT`: looked up after main, and usually empty.
     pub const DEFAULT: u32 = 253;
-    /// `RT_TABLE_MAIN`: the table of a route that names none.
+    /// `RT_TABLE_MAIN`: the default table of a route.
     pub const MAIN: u32 = 254;
-    /// `RT_TABLE_LOCAL`: kept by the kernel.
+    /// `RT_TABLE_LOCAL`: maintained by the kernel.
     pub const LOCAL: u32 = 255;
 }
 
-/// The metric of an IPv6 route that names none (`IP6_RT_PRIO_USER`).
+/// The kernel's default metric for an IPv6 route (`IP6_RT_PRIO_USER`).
 pub const DEFAULT_IPV6_METRIC: u32 = 1024;
 
-/// What becomes of a packet that matches (`rtm_type`).
+/// How a route treats its packets (`rtm_type`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum RouteType {
-    /// It goes to a next hop.
+    /// They go to a next hop.
     #[default]
     Unicast,
-    /// It is delivered here.
+    /// They are delivered to this host.
     Local,
-    /// It is delivered here and sent as a link broadcast.
+    /// They are delivered to this host and sent as a link broadcast.
     Broadcast,
-    /// It is delivered here if that address is anycast.
+    /// They are delivered to this host if the address is anycast.
     Anycast,
-    /// Multicast.
+    /// They are multicast.
     Multicast,
-    /// It is dropped without a word.
+    /// They are silently dropped.
     Blackhole,
-    /// It is dropped; the sender receives "host unreachable".
+    /// They are dropped; the sender receives "host unreachable".
     Unreachable,
-    /// It is dropped; the sender receives "administratively prohibited".
+    /// They are dropped; the sender receives "administratively prohibited".
     Prohibit,
-    /// The lookup goes on with the next rule.
+    /// The lookup continues with the next rule.
     Throw,
     /// Any other `rtm_type`.
     Other(u8),
 }
 
 impl RouteType {
-    /// The types with a meaning here, by number from 1, with iproute2's words.
+    /// The named types, by number from 1, with iproute2's words.
     const NUMBERED: [(RouteType, &str); 9] = [
         (RouteType::Unicast, "unicast"),
         (RouteType::Local, "local"),
@@ -75,14 +75,14 @@ impl RouteType {
         (RouteType::Throw, "throw"),
     ];
 
-    /// The type of a number (`RTN_*`).
+    /// Returns the type with the number (`RTN_*`).
     #[inline]
     pub fn from_number(number: u8) -> RouteType {
         let known = usize::from(number).checked_sub(1).and_then(|at| RouteType::NUMBERED.get(at));
         known.map_or(RouteType::Other(number), |(known, _)| *known)
     }
 
-    /// The kernel's number.
+    /// Returns the kernel's number for the type.
     #[inline]
     pub fn number(self) -> u8 {
         match self {
@@ -99,13 +99,13 @@ impl RouteType {
         }
     }
 
-    /// Whether the route refuses packets or ends the lookup, so that it has no next hop.
+    /// Returns true if the route refuses packets or ends the lookup, so that it has no next hop.
     pub fn is_reject(self) -> bool {
         use RouteType::{Blackhole, Prohibit, Throw, Unreachable};
         matches!(self, Blackhole | Unreachable | Prohibit | Throw)
     }
 
-    /// iproute2's word; `None` for a type that has none.
+    /// Returns iproute2's word, or `None` if it has none for the type.
     pub fn name(self) -> Option<&'static str> {
         let known = RouteType::NUMBERED.into_iter().find(|(known, _)| *known == self);
         known.map(|(_, name)| name)
@@ -121,36 +121,36 @@ pub struct Scope(pub u8);
 impl Scope {
     /// `RT_SCOPE_UNIVERSE`, iproute2's `global`.
     pub const UNIVERSE: Scope = Scope(0);
-    /// `RT_SCOPE_SITE`.
+    /// `RT_SCOPE_SITE`: inside the local site.
     pub const SITE: Scope = Scope(200);
-    /// `RT_SCOPE_LINK`.
+    /// `RT_SCOPE_LINK`: directly on a link.
     pub const LINK: Scope = Scope(253);
-    /// `RT_SCOPE_HOST`.
+    /// `RT_SCOPE_HOST`: this host itself.
     pub const HOST: Scope = Scope(254);
     /// `RT_SCOPE_NOWHERE`: the wildcard of a delete.
     pub const NOWHERE: Scope = Scope(255);
 }
 
-/// One way to the destination.
+/// One of a route's ways to its destination.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct NextHop<D = Dev> {
     /// The gateway, of either family (`RTA_GATEWAY`, `RTA_VIA`).
     pub via: Option<IpAddr>,
-    /// The device; left open, the kernel finds it from the gateway.
+    /// The device. If `None`, the kernel finds it from the gateway.
     pub dev: Option<D>,
-    /// The device was left open, and is the one that leads to the gateway: a route that has
-    /// another is not as desired. It is not written, as the kernel finds it by itself.
+    /// True if the device was left open and found by the gateway. A route through another device is
+    /// not as desired. The device is not written, since the kernel finds it itself.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "std::ops::Not::not"))]
     pub found: bool,
     /// The share among several next hops, 1 to 256 (`rtnh_hops` + 1).
     pub weight: u16,
-    /// The gateway is taken to be on the link although no address says so.
+    /// True if the gateway counts as on the link although no address says so.
     pub onlink: bool,
 }
 
-/// No gateway and no device, with the weight 1.
+/// No gateway, no device, and weight 1.
 impl<D> Default for NextHop<D> {
     fn default() -> NextHop<D> {
         NextHop { via: None, dev: None, found: false, weight: 1, onlink: false }
@@ -158,17 +158,17 @@ impl<D> Default for NextHop<D> {
 }
 
 impl<D> NextHop<D> {
-    /// Through a gateway, by whatever device leads there.
+    /// Makes a next hop through a gateway. The kernel finds the device.
     pub fn via(gateway: IpAddr) -> NextHop<D> {
         NextHop::default().with_via(gateway)
     }
 
-    /// Straight out of a device.
+    /// Makes a next hop straight out of a device.
     pub fn dev(dev: D) -> NextHop<D> {
         NextHop::default().with_dev(dev)
     }
 
-    /// The device, unless the kernel is to find it.
+    /// Returns the device to write, or `None` if the kernel is to find it.
     pub fn written_dev(&self) -> Option<&D> {
         self.dev.as_ref().filter(|_| !self.found)
     }
@@ -177,32 +177,32 @@ impl<D> NextHop<D> {
 setters! { impl NextHop<D> {
     with_via(via: impl Into<Option<IpAddr>>);
     with_dev(dev: impl Into<Option<D>>);
-    /// It is 1 to 256.
+    /// 1 to 256.
     with_weight(weight: u16);
     with_onlink(onlink: bool);
     with_found(found: bool);
 } }
 
-/// Where a route leads.
+/// The next hops of a route.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum NextHops<D = Dev> {
-    /// Nowhere: a blackhole and its like.
+    /// None, for a route that refuses packets or ends the lookup.
     #[default]
     None,
-    /// One next hop; its weight says nothing.
+    /// One next hop. Its weight has no meaning.
     One(NextHop<D>),
-    /// Several, in the order in which they are written. In canonical form there are at least two.
+    /// Several, in the order written. Canonically at least two.
     Many(Vec<NextHop<D>>),
-    /// A nexthop object, by id, and the devices that it leads to, as far as the kernel reports
-    /// them. Observed only.
+    /// A nexthop object, by id, with the devices to which it leads, as far as the kernel reports
+    /// them. Only observed.
     Object(u32, Vec<D>),
 }
 
 impl<D> NextHops<D> {
-    /// The next hops written out.
+    /// Returns the next hops contained in the route. Empty for an object.
     pub fn as_slice(&self) -> &[NextHop<D>] {
         match self {
             NextHops::None | NextHops::Object(..) => &[],
@@ -219,7 +219,7 @@ impl<D> NextHops<D> {
         }
     }
 
-    /// The devices that they lead to, where the kernel reports them.
+    /// Returns their devices, as far as the kernel reports them.
     pub fn devices(&self) -> impl Iterator<Item = &D> {
         let of_object = match self {
             NextHops::Object(_, devs) => devs.as_slice(),
@@ -229,7 +229,8 @@ impl<D> NextHops<D> {
         of_hops.chain(of_object)
     }
 
-    /// In canonical form: a list of one is that one, an empty list is none, a single weight is 1.
+    /// Returns the canonical form: a list of one becomes that one, an empty list none, and a single
+    /// weight 1.
     #[must_use]
     pub fn canonical(self) -> NextHops<D> {
         match self {
@@ -241,7 +242,7 @@ impl<D> NextHops<D> {
         }
     }
 
-    /// The same next hops with another type of device reference.
+    /// Translates the device references to another type.
     fn try_map_dev<F, E>(
         self,
         mut translate: impl FnMut(D) -> Result<F, E>,
@@ -269,8 +270,8 @@ impl<D> NextHops<D> {
 }
 
 impl NextHop {
-    /// Returns true if another one leads through the same gateway, and out of the device if this one
-    /// names one.
+    /// Returns true if another next hop has the same gateway, and the same device if this one names
+    /// one.
     pub(crate) fn is_same_way(&self, other: &NextHop) -> bool {
         self.via == other.via && (self.dev.is_none() || self.dev == other.dev)
     }
@@ -284,7 +285,7 @@ impl NextHop {
 }
 
 impl NextHops {
-    /// The same next hops, each on link where the other one through its gateway and device is.
+    /// Copies `onlink` from next hops in `other` with the same gateway and device.
     fn with_open_of(&self, other: &NextHops) -> NextHops {
         let mut nexthops = self.clone();
         for hop in nexthops.as_mut_slice() {
@@ -294,8 +295,8 @@ impl NextHops {
         nexthops
     }
 
-    /// Whether observed next hops are those desired, in any order: the kernel keeps the order it
-    /// is given, and balances alike whatever it is. A device left open matches any.
+    /// Returns true if the observed next hops are the desired ones, in any order. The kernel keeps
+    /// the given order, but balances the same in each. An open device matches any.
     fn agrees(&self, observed: &NextHops) -> bool {
         match (self, observed) {
             (NextHops::Object(a, _), NextHops::Object(b, _)) => return a == b,
@@ -309,7 +310,7 @@ impl NextHops {
         if desired.iter().zip(observed).all(|(desired, observed)| desired.agrees(observed)) {
             return true;
         }
-        // Those that name their device choose first, so that an open one takes what is left.
+        // Next hops with a device choose first, and those without one take the rest.
         let mut left: Vec<&NextHop> = observed.iter().collect();
         let (named, open): (Vec<_>, Vec<_>) = desired.iter().partition(|hop| hop.dev.is_some());
         named.into_iter().chain(open).all(|hop| {
@@ -319,40 +320,40 @@ impl NextHops {
     }
 }
 
-/// A route. `D` is how it names devices: [`Dev`] when indexed, [`crate::IfName`] when authored.
+/// A route. `D` names its devices: [`Dev`] if indexed, [`crate::IfName`] if authored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Route<D = Dev> {
-    /// The table's number, above 255 too (`RTA_TABLE`).
+    /// The table's number, which may exceed 255 (`RTA_TABLE`).
     pub table: u32,
-    /// The destination; it also tells the family.
+    /// The destination, which also gives the family.
     pub dst: Prefix,
-    /// The metric (`RTA_PRIORITY`), lower wins. 0 is none; for IPv6 that means 1024.
+    /// The metric (`RTA_PRIORITY`); the lowest wins. With 0, an IPv6 route gets 1024.
     pub metric: u32,
-    /// The type of service, IPv4 alone (`rtm_tos`).
+    /// The type of service, for IPv4 (`rtm_tos`).
     pub tos: u8,
-    /// The source prefix, IPv6 alone (`RTA_SRC`).
+    /// The source prefix, for IPv6 (`RTA_SRC`).
     pub from: Option<Prefix>,
-    /// The type.
+    /// How the route treats its packets.
     pub kind: RouteType,
-    /// Where it leads.
+    /// The ways to the destination.
     pub nexthops: NextHops<D>,
     /// The preferred source address (`RTA_PREFSRC`).
     pub src: Option<IpAddr>,
-    /// The scope, IPv4 alone; left open it follows from type and gateway.
+    /// The scope, for IPv4. If `None`, it follows from type and gateway.
     pub scope: Option<Scope>,
-    /// MTU and the other metrics.
+    /// The MTU and the other metrics.
     pub metrics: Metrics,
-    /// Who installed it (`rtm_protocol`): for a desired route the marker.
+    /// The writer's protocol (`rtm_protocol`). A desired route has the marker.
     pub protocol: u8,
-    /// The kernel reports configuration that this model does not hold, such as an encapsulation
-    /// or an expiry. Never set on a desired route, so that the two never agree.
+    /// True if the kernel reports configuration that this model lacks, such as an encapsulation or
+    /// an expiry. Never set on a desired route, so the two never agree.
     pub unmodelled: bool,
 }
 
 impl<D> Route<D> {
-    /// A unicast route in table main, through `nexthops`.
+    /// Makes a unicast route through `nexthops`, in table main.
     pub fn new(dst: Prefix, nexthops: NextHops<D>) -> Route<D> {
         Route {
             table: table::MAIN,
@@ -370,16 +371,16 @@ impl<D> Route<D> {
         }
     }
 
-    /// A route of another type, in table main, without a next hop.
+    /// Makes a route of another type, in table main, without a next hop.
     pub fn of_type(kind: RouteType, dst: Prefix) -> Route<D> {
         Route { kind, ..Route::new(dst, NextHops::None) }
     }
 
-    /// The same route with another type of device reference.
+    /// Translates the device references to another type.
     ///
     /// # Errors
     ///
-    /// That of `translate`.
+    /// Returns the error of `translate`.
     pub fn try_map_dev<F, E>(
         self,
         translate: impl FnMut(D) -> Result<F, E>,
@@ -400,12 +401,12 @@ impl<D> Route<D> {
         })
     }
 
-    /// The address family.
+    /// Returns the destination's family.
     pub fn family(&self) -> Family {
         self.dst.family()
     }
 
-    /// Its key, as the kernel would report it. It does not depend on devices.
+    /// Returns the key as the kernel would report it. It does not depend on devices.
     pub fn canonical_key(&self) -> RouteKey {
         RouteKey {
             table: self.table,
@@ -419,19 +420,20 @@ impl<D> Route<D> {
         }
     }
 
-    /// The same route on another key.
+    /// Replaces the key.
     #[must_use]
     pub(crate) fn with_key(self, key: RouteKey) -> Route<D> {
         let RouteKey { table, dst, metric, tos, from } = key;
         Route { table, dst, metric, tos, from, ..self }
     }
 
-    /// As the kernel would report it:
+    /// Returns the route as the kernel would report it:
     ///
-    /// - an IPv6 metric of 0 is stored as 1024 (`IP6_RT_PRIO_USER`);
-    /// - IPv6 has no scope and reports universe, an IPv4 route's follows from type and gateway;
-    /// - a reject route has no next hop, though IPv6 reports the loopback device;
-    /// - a list of one next hop is that next hop; a source prefix of length 0 is none.
+    /// - An IPv6 metric of 0 becomes 1024 (`IP6_RT_PRIO_USER`).
+    /// - An IPv6 route has no scope, and the kernel reports universe. An IPv4 route's scope follows
+    ///   from type and gateway.
+    /// - A reject route has no next hop, though IPv6 reports the loopback device.
+    /// - A list of one next hop becomes that next hop. A source prefix of length 0 becomes none.
     #[must_use]
     pub fn canonical(mut self) -> Route<D> {
         if self.kind.is_reject() && !matches!(self.nexthops, NextHops::Object(..)) {
@@ -447,7 +449,7 @@ impl<D> Route<D> {
         self
     }
 
-    /// The scope that iproute2 gives an IPv4 route that names none.
+    /// Returns iproute2's default scope for an IPv4 route.
     fn default_scope(&self) -> Scope {
         match self.kind {
             RouteType::Local => Scope::HOST,
@@ -476,27 +478,27 @@ setters! { impl Route<D> {
     with_unmodelled(unmodelled: bool);
 } }
 
-/// What identifies a route. IPv4 and IPv6 never share a key: the destination tells them apart. The
-/// order is that in which the kernel dumps a table.
+/// A route's identity. IPv4 and IPv6 never share a key, since their destinations differ. The order
+/// is that of the kernel's dump of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct RouteKey {
-    /// The table.
+    /// The table's number, which may exceed 255.
     pub table: u32,
-    /// The destination.
+    /// The destination, which also gives the family.
     pub dst: Prefix,
-    /// The metric.
+    /// The metric; the lowest wins.
     pub metric: u32,
-    /// The type of service (IPv4).
+    /// The type of service, for IPv4.
     pub tos: u8,
-    /// The source prefix (IPv6).
+    /// The source prefix, for IPv6.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub from: Option<Prefix>,
 }
 
 impl RouteKey {
-    /// Makes the key of a route without metric, type of service and source prefix.
+    /// Makes a key without metric, type of service and source prefix.
     #[inline]
     pub fn new(table: u32, dst: Prefix) -> RouteKey {
         RouteKey { table, dst, metric: 0, tos: 0, from: None }
@@ -510,8 +512,9 @@ setters! { impl RouteKey {
 } }
 
 impl Route {
-    /// The devices that it goes with: those that it leads to; of an IPv6 route that refuses packets
-    /// the loopback device (`ip6_route_info_create`), whose index is always 1.
+    /// Returns the devices that the route is deleted with: those it leads to. For an IPv6 route
+    /// that refuses packets it is the loopback device (`ip6_route_info_create`), whose index is
+    /// always 1.
     pub fn carriers(&self) -> impl Iterator<Item = Dev> {
         let on_loopback = self.kind.is_reject() && self.family() == Family::Inet6;
         let loopback = on_loopback.then_some(Dev::index(1));
@@ -542,8 +545,8 @@ impl ObjectKind for Route {
         observed: Canonical<&Route>,
         differ: &mut dyn FnMut(Difference),
     ) {
-        // A local route may cover the gateways of what is to replace it: they are local as long as
-        // it is there, and refused.
+        // A local route may cover the gateways of its replacement. While it exists, they count as
+        // local, and the kernel refuses them.
         let was_local = observed.kind == RouteType::Local;
         let kind = if was_local { recreate } else { in_place };
         kind(desired.kind == observed.kind, "type", differ);
@@ -583,7 +586,8 @@ impl ObjectKind for Route {
         has_hops && is_of_family && has_metric && has_from
     }
 
-    /// Of IPv4 routes on a key the first is used (`fib_table_lookup`); of IPv6 ones any.
+    /// Of IPv4 routes with the same key the kernel uses the first (`fib_table_lookup`), of IPv6
+    /// routes any.
     fn is_hidden_by_first(&self) -> bool {
         self.family() == Family::Inet
     }
@@ -592,8 +596,8 @@ impl ObjectKind for Route {
         Protocols::DERIVED.contains(self.protocol)
     }
 
-    /// A scope that follows from type and gateway is left open, and so are the preferred source and
-    /// the metrics that are not declared, and `onlink`.
+    /// A scope that follows from type and gateway is open. So are `onlink`, and an undeclared
+    /// preferred source or metric.
     fn with_open_of(&self, other: &Route) -> Cow<'_, Route> {
         let follows = self.scope == self.clone().with_scope(None).canonical().scope;
         Cow::Owned(Route {
@@ -617,7 +621,7 @@ impl ObjectKind for Route {
 impl Collateral for Route {
     fn carriers(&self, of: &Carriers) -> Vec<Dev> {
         let mut devices: Vec<Dev> = Route::carriers(self).collect();
-        // Where its source is, there it can be hit too.
+        // The route can also be lost with the device of its source.
         if let Some(src) = self.src {
             let holders = of.addresses.range((src, Dev::index(0))..);
             devices.extend(holders.take_while(|(ip, _)| *ip == src).map(|(_, dev)| *dev));
@@ -643,7 +647,7 @@ impl Collateral for Route {
 }
 
 impl Route {
-    /// The number of the nexthop object that the route points at.
+    /// Returns the number of the nexthop object that the route points at.
     pub(crate) fn nexthop_id(&self) -> Option<u32> {
         match self.nexthops {
             NextHops::Object(id, _) => Some(id),
@@ -651,8 +655,8 @@ impl Route {
         }
     }
 
-    /// The number of the nexthop object that the route points at no more after an op that found it
-    /// as `was`.
+    /// Returns the nexthop object that the route no longer points at after an op. `was` is the
+    /// route before.
     pub(crate) fn nexthop_left(&self, action: Action, was: Option<&Route>) -> Option<u32> {
         match action {
             Action::Create => None,
@@ -663,8 +667,8 @@ impl Route {
 }
 
 impl Route {
-    /// Returns true if the route leads straight out of a device, so that gateways may be reachable
-    /// by it.
+    /// Returns true if the route leads straight out of a device, so that it may make gateways
+    /// reachable.
     fn is_on_device(&self) -> bool {
         let hops = self.nexthops.as_slice();
         !hops.is_empty() && hops.iter().all(|hop| hop.via.is_none())
@@ -686,8 +690,7 @@ impl Ordered for Route {
         }
     }
 
-    /// By the length of the prefix, and those of one length by family: the longest come first and
-    /// go last.
+    /// By prefix length, then by family: the longest prefixes are created first and deleted last.
     fn rank(&self, stage: Stage, _depths: &Depths) -> i64 {
         let is_v6 = self.family() == Family::Inet6;
         let length = i64::from(self.dst.len()) * 2 + i64::from(is_v6);
@@ -699,7 +702,7 @@ impl Ordered for Route {
 
     fn needs(&self, action: Action, before: &mut Dependencies<'_>, needed: &mut Vec<u32>) {
         if action == Action::Delete {
-            // The old route stays until the new one is made.
+            // The old route stays until the new one exists.
             let made = before.broken.get(&(self.table, self.dst));
             needed.extend(made.copied().flatten());
             return;
@@ -789,7 +792,7 @@ impl<D> Check for Route<D> {
                 hop.via.is_none_or(|via| Family::of(via) == family || family == Family::Inet),
                 "an IPv6 route cannot have an IPv4 gateway",
             )?;
-            // IPv4 takes it for no gateway at all (`fib_nh_init`), IPv6 refuses it.
+            // IPv4 treats it as no gateway (`fib_nh_init`); IPv6 refuses it.
             must(
                 hop.via.is_none_or(|via| !via.is_unspecified()),
                 "the unspecified address is no gateway: leave `via` out",

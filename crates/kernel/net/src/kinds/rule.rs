@@ -1,4 +1,4 @@
-//! Policy routing rules. A rule has no part that can change in place: a change is a new rule.
+//! Policy routing rules. No field of a rule can change in place: a change is a new rule.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,71 +16,70 @@ use crate::kinds::{Located, Part, Place};
 use crate::values::{Dev, Family, IfName, Prefix, Protocols};
 use crate::words::Word;
 
-/// What a matching rule does (`FR_ACT_*`).
+/// The action of a matching rule (`FR_ACT_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum RuleAction {
-    /// Look the route up in a table. With `l3mdev` the table comes from the device and is 0 here.
+    /// Look up the route in this table. With `l3mdev` the device gives the table, and this is 0.
     Lookup(u32),
-    /// Go on at the rule of that priority.
+    /// Continue at the rule with this priority.
     Goto(u32),
-    /// Drop without a word.
+    /// Silently drop the packet.
     Blackhole,
-    /// Drop; the sender receives "unreachable".
+    /// Drop the packet; the sender receives "unreachable".
     Unreachable,
-    /// Drop; the sender receives "prohibited".
+    /// Drop the packet; the sender receives "prohibited".
     Prohibit,
     /// Do nothing.
     Nop,
 }
 
-/// A policy routing rule.
+/// A policy routing rule: selectors, and an action for matching packets.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Rule {
-    /// The family: rules of each are a list of their own.
+    /// The family. Each family has its own list of rules.
     pub family: Family,
-    /// The place in the list (`FRA_PRIORITY`), the lowest first.
+    /// The place in the list (`FRA_PRIORITY`); the lowest comes first.
     pub priority: u32,
-    /// Who installed it (`FRA_PROTOCOL`): for a desired rule the marker.
+    /// The writer's protocol (`FRA_PROTOCOL`). A desired rule has the marker.
     pub protocol: u8,
-    /// What it does.
+    /// The action for matching packets.
     pub action: RuleAction,
-    /// It applies to what does *not* match (`FIB_RULE_INVERT`).
+    /// True if the rule applies to packets that do *not* match (`FIB_RULE_INVERT`).
     pub not: bool,
-    /// Source prefix. The kernel keeps host bits that another writer gave.
+    /// The source prefix. The kernel keeps host bits set by another writer.
     pub from: Option<IpNetwork>,
-    /// Destination prefix.
+    /// The prefix that a matching destination is in.
     pub to: Option<IpNetwork>,
-    /// Incoming device, by name: it need not exist.
+    /// The incoming device, by name; it need not exist.
     pub iif: Option<IfName>,
-    /// Outgoing device, by name: it need not exist.
+    /// The outgoing device, by name; it need not exist.
     pub oif: Option<IfName>,
-    /// Firewall mark and mask (`FRA_FWMARK`, `FRA_FWMASK`). In canonical form absent where the
-    /// mask is 0.
+    /// Firewall mark and mask (`FRA_FWMARK`, `FRA_FWMASK`). Canonically `None` if the mask is 0.
     pub fwmark: Option<FwMark>,
-    /// Type of service (`tos`); 0 is any.
+    /// The type of service (`tos`); 0 is any.
     pub tos: u8,
-    /// IP protocol number (`FRA_IP_PROTO`).
+    /// The IP protocol number (`FRA_IP_PROTO`).
     pub ipproto: Option<u8>,
-    /// Source ports, 1 to 65534: the kernel takes no range that ends at 65535
+    /// Source ports, 1 to 65534: the kernel accepts no range that ends at 65535
     /// (`fib_rule_port_range_valid`).
     pub sport: Option<NumberRange<u16>>,
-    /// Destination ports, as source ports.
+    /// Destination ports, 1 to 65534.
     pub dport: Option<NumberRange<u16>>,
-    /// Users whose sockets match.
+    /// Matching users, by the uid of the socket's owner.
     pub uidrange: Option<NumberRange<u32>>,
-    /// The table is that of the device's VRF (`FRA_L3MDEV`).
+    /// True if the device's VRF gives the table (`FRA_L3MDEV`).
     pub l3mdev: bool,
-    /// Results whose prefix is this long or shorter do not count (`FRA_SUPPRESS_PREFIXLEN`).
+    /// Results with a prefix of at most this length are ignored (`FRA_SUPPRESS_PREFIXLEN`).
     pub suppress_prefixlength: Option<u32>,
-    /// Results through a device of this group do not count (`FRA_SUPPRESS_IFGROUP`).
+    /// Results through a device of this group are ignored (`FRA_SUPPRESS_IFGROUP`).
     pub suppress_ifgroup: Option<u32>,
-    /// The kernel reports selectors that this model does not hold. Never set on a desired rule,
-    /// so that the two are different rules; such a rule is never deleted either.
+    /// True if the kernel reports selectors that this model lacks. Never set on a desired rule, so
+    /// the two are different rules. Such a rule is never deleted.
     pub unmodelled: bool,
 }
 
@@ -88,19 +87,19 @@ pub struct Rule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FwMark {
-    /// The mark.
+    /// The value that the masked mark must have.
     pub mark: u32,
-    /// Which of its bits count.
+    /// The bits of the mark to compare.
     pub mask: u32,
 }
 
-/// Numbers, the first to the last, both counted.
+/// An inclusive range of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NumberRange<T> {
-    /// The first.
+    /// The first number of the range.
     pub start: T,
-    /// The last.
+    /// The last number of the range, included.
     pub end: T,
 }
 
@@ -111,7 +110,7 @@ impl<T: Copy> From<RangeInclusive<T>> for NumberRange<T> {
 }
 
 impl Rule {
-    /// A rule that matches everything.
+    /// Makes a rule that matches every packet of the family.
     pub fn new(family: Family, priority: u32, action: RuleAction) -> Rule {
         Rule {
             family,
@@ -136,8 +135,8 @@ impl Rule {
         }
     }
 
-    /// As the kernel would report it: a prefix of length 0 is none, and so are a mark with an
-    /// empty mask, IP protocol 0 and suppressions of -1.
+    /// Returns the rule as the kernel would report it. A prefix of length 0 becomes none, and so do
+    /// a mark with an empty mask, IP protocol 0, and suppressions of -1.
     #[must_use]
     pub fn canonical(mut self) -> Rule {
         self.from = self.from.filter(|network| network.prefix() != 0);
@@ -173,16 +172,16 @@ setters! { impl Rule {
     with_unmodelled(unmodelled: bool);
 } }
 
-/// What identifies a rule: all of it but `not` and the target of a `goto`, at which the kernel does
-/// not look when it searches for a rule (`rule_find` in net/core/fib_rules.c).
+/// A rule's identity: all fields but `not` and the target of a `goto`, which the kernel ignores
+/// when it searches for a rule (`rule_find` in net/core/fib_rules.c).
 pub type RuleKey = Rule;
 
-/// Which selectors a rule has. A search of the kernel's takes every other for a wildcard.
+/// The selectors that a rule has. A search by the kernel treats all others as wildcards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Selectors(u16);
 
 impl Selectors {
-    /// Number of selectors.
+    /// Returns the number of selectors.
     pub(crate) fn count(self) -> u32 {
         self.0.count_ones()
     }
@@ -214,7 +213,7 @@ impl Rule {
         Selectors(stated.into_iter().enumerate().map(|(at, stated)| u16::from(stated) << at).sum())
     }
 
-    /// What a search by those selectors looks at.
+    /// Returns the fields that a search by those selectors compares.
     pub(crate) fn searched_by(&self, by: Selectors) -> Rule {
         let key = self.key();
         let fwmark = key.fwmark.unwrap_or(FwMark { mark: 0, mask: 0 });
@@ -235,7 +234,7 @@ impl Rule {
             l3mdev: key.l3mdev && by.has(11),
             suppress_prefixlength: key.suppress_prefixlength.filter(|_| by.has(12)),
             suppress_ifgroup: key.suppress_ifgroup.filter(|_| by.has(13)),
-            // The kernel does not look at what a request does not state.
+            // The kernel ignores fields absent from the request.
             unmodelled: false,
             ..key
         }
@@ -290,7 +289,7 @@ impl ObjectKind for Rule {
     }
 
     fn is_kernels_own(&self, _unstored: Kinds) -> bool {
-        // The kernel does not say so of these before Linux 4.17 (`fib_default_rules_init`).
+        // Before Linux 4.17 the kernel does not mark these as its own (`fib_default_rules_init`).
         let default = [
             (0, RuleAction::Lookup(table::LOCAL)),
             (32766, RuleAction::Lookup(table::MAIN)),
@@ -317,12 +316,12 @@ impl Authored for Rule {
     type Indexed = Rule;
 
     fn resolve(&self, names: &Names<'_>) -> Result<Rule, Problem> {
-        // The protocol is part of what a rule is.
+        // The protocol is part of a rule's identity.
         let protocol = if names.rules_have_protocol { names.marker } else { 0 };
         Ok(Rule { protocol, ..self.clone() }.canonical())
     }
 
-    /// Those that it names need not exist.
+    /// Its devices need not exist.
     fn device_names(&self) -> impl Iterator<Item = IfName> {
         [].into_iter()
     }
@@ -343,9 +342,9 @@ impl Ordered for Rule {
         }
     }
 
-    /// Searching its list, the kernel takes what a rule does not select by for a wildcard: those
-    /// with the fewest selectors come first and go last. Rules of low priority come first and go
-    /// last too, which costs the kernel the shortest walks.
+    /// In a search, the kernel treats a rule's missing selectors as wildcards. So rules with the
+    /// fewest selectors are created first and deleted last. The same goes for low priorities, which
+    /// gives the kernel the shortest walks.
     fn rank(&self, stage: Stage, _depths: &Depths) -> i64 {
         let place = i64::from(self.selectors().count()) - (i64::from(self.priority) << 8);
         match stage {
@@ -390,12 +389,12 @@ impl Check for Rule {
     }
 }
 
-/// Priority, protocol and action are always there: a delete without any selector would hit the rule
+/// Priority, protocol and action are always written: a delete without selectors would hit the rule
 /// of the local table.
 impl Render for Rule {
     const IP_OBJECT: &'static str = "rule";
 
-    /// `ip` takes the family before the word; `ip -batch` does not.
+    /// `ip` takes the family before the object's word; `ip -batch` does not.
     fn ip_option(&self) -> &'static str {
         match self.family {
             Family::Inet => "",

@@ -8,7 +8,7 @@ fn link(kind: LinkKind<IfName>) -> Link<IfName> {
     Link::new("a".parse().unwrap(), kind)
 }
 
-/// The last that is taken, and the first that is refused.
+/// Asserts that `taken` passes the check and `refused` does not.
 fn bounded(taken: impl Check, refused: impl Check) {
     assert_eq!(taken.check(), Ok(()));
     assert!(refused.check().is_err());

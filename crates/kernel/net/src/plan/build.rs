@@ -1,5 +1,4 @@
-//! What there is to do, kind by kind, before it is put in order: who holds each key, and what
-//! follows from that.
+//! Finds the ops kind by kind, before they are ordered, from the ownership of each key.
 
 mod collateral;
 mod device_check;
@@ -34,26 +33,26 @@ use usable_part::{DownDevices, UsablePart};
 
 use crate::{each_kind, with_object};
 
-/// Ops, each kind's in key order, conflicts, and what becomes ours as it is.
+/// Ops, each kind's in key order, with conflicts and adoptions.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) ops: Vec<Op>,
     pub(crate) conflicts: Vec<Conflict>,
     pub(crate) adopted: Vec<Object>,
     pub(crate) notices: Vec<Notice>,
-    /// As in the plan.
+    /// See the plan's field.
     pub(crate) shared: BTreeSet<RouteKey>,
     formers: Formers,
 }
 
-/// Whose an observed object is.
+/// The owner of an observed object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Holder {
-    /// Ours to change and to delete.
+    /// Our object, which may be changed and deleted.
     Ours,
-    /// Another writer's.
+    /// Another writer's object.
     Foreign,
-    /// The kernel's own cache, such as a resolved neighbour: no writer declared it.
+    /// The kernel's own cache, such as a resolved neighbour. No writer declared it.
     Kernel,
 }
 
@@ -69,9 +68,9 @@ impl Holder {
     }
 }
 
-/// The observed objects of one key, by whose they are.
+/// The observed objects with one key, by owner.
 struct Holders<'a, T> {
-    /// The first of all.
+    /// The first of all observed objects with the key.
     first: Option<Canonical<&'a T>>,
     ours: Vec<Canonical<&'a T>>,
     foreign: Vec<Canonical<&'a T>>,
@@ -119,7 +118,7 @@ impl Findings {
         &mut self.ops[at]
     }
 
-    /// An update in place of what was observed.
+    /// Adds an update in place.
     fn update(&mut self, object: Object, was: Object, reason: Reason) {
         let mut op = Op::new(Action::Update, object, reason);
         op.share_was(was, &mut self.formers);
@@ -133,7 +132,7 @@ impl Findings {
         observed: Canonical<&[K]>,
         policy: ConflictPolicy<'_>,
     ) -> Result<(), DesiredError> {
-        // Where rows may be missing, nothing is deleted.
+        // Nothing is deleted if objects may be missing from the observation.
         let complete = K::DELETED_IF_COMPLETE.iter().all(|kind| policy.complete.contains(*kind));
         let mut holders =
             Holders { first: None, ours: Vec::new(), foreign: Vec::new(), transient: Vec::new() };
@@ -143,8 +142,8 @@ impl Findings {
             let kept = match wanted {
                 Some(wanted) => self.reconcile(wanted, &holders, complete, policy),
                 None if holders.verdict_undesired() != Verdict::Delete => return,
-                // Beside another's, what was taken is not given back: the other has the key
-                // already.
+                // If a foreign object is on the key too, an overridden one is not restored: the
+                // other writer already has the key.
                 None if complete && holders.foreign.is_empty() => {
                     let taken = holders.ours.first().copied();
                     taken.filter(|taken| self.restore(&**taken, policy))
@@ -154,7 +153,7 @@ impl Findings {
             if !complete {
                 return;
             }
-            // What is made anew needs the key for itself alone.
+            // An object made anew needs the key for itself.
             let reason = if self.ops[before..]
                 .iter()
                 .any(|op| op.action == Action::Create && !op.reason.is_missing())
@@ -172,7 +171,7 @@ impl Findings {
         .map_err(|duplicate| DesiredError::duplicate(K::KIND, duplicate))
     }
 
-    /// Makes an object of ours again what it was before we took it, if that is known and can be.
+    /// Restores an object that we overrode, if its former state is known and possible.
     fn restore<T: Clone + Into<Object>>(&mut self, taken: &T, policy: ConflictPolicy<'_>) -> bool {
         if policy.proof.owned.former.is_empty() {
             return false;
@@ -192,8 +191,8 @@ impl Findings {
         true
     }
 
-    /// Plans for one desired object, and where a part of it has to wait for a device, for the rest
-    /// of it. Returns the observed object of ours that it keeps.
+    /// Plans for one desired object. If part of it must wait for a device, plans for the rest.
+    /// Returns our observed object that it keeps.
     fn reconcile<'a, T: UsablePart>(
         &mut self,
         wanted: Canonical<&T>,
@@ -202,7 +201,8 @@ impl Findings {
         policy: ConflictPolicy<'_>,
     ) -> Option<Canonical<&'a T>> {
         let is_free = holders.foreign.is_empty();
-        // Most keys of a pass are like this one: all that follows would keep it, but takes longer.
+        // Most keys of a pass take this shortcut. The code below would keep the object too, but
+        // slower.
         if let [ours] = holders.ours[..]
             && is_free
             && wanted.agrees(ours)
@@ -228,7 +228,7 @@ impl Findings {
         kept
     }
 
-    /// Plans for one desired object, all of which can be made.
+    /// Plans for one whole desired object.
     fn reconcile_key<'a, T: ObjectKind>(
         &mut self,
         wanted: Canonical<&T>,
@@ -245,11 +245,11 @@ impl Findings {
         let found_ours = ours.map_or(Found::Nothing, |_| Found::item(kept.is_some()));
         let served = holders.foreign.iter().map(|other| is_served(wanted, *other));
         let found_foreign = Found::best(served);
-        // Of several on the key none becomes ours, as the ledger could not tell which.
+        // Of several on the key none becomes ours, since the ledger could not tell which.
         let is_alone = ours.is_none() && holders.foreign.len() == 1;
         match (decide(true, found_ours, found_foreign), holders.foreign.first().copied()) {
             (Verdict::Keep, _) => {
-                // Ours is as good as absent behind one that the kernel uses in its place.
+                // Ours has no effect behind one that the kernel uses in its place.
                 if let Some(other) = holders.hides_ours()
                     && decide(true, Found::Nothing, Found::item(is_served(wanted, other)))
                         == Verdict::Conflict
@@ -261,7 +261,7 @@ impl Findings {
                 return kept;
             }
             (Verdict::Satisfied, Some(foreign)) if is_alone => self.adopt(wanted, foreign, policy),
-            // The kernel might change the other one in place of ours.
+            // The kernel might change the other object instead of ours.
             (Verdict::Conflict, Some(foreign)) => {
                 let is_beside = match ours {
                     Some(ours) => self.share(&*wanted, &*ours, holders),
@@ -279,7 +279,7 @@ impl Findings {
         ours
     }
 
-    /// Creates a desired object where no other writer has one, or changes what is there.
+    /// Creates a desired object if the key is free, or changes the observed one.
     fn make<T: ObjectKind>(
         &mut self,
         wanted: Canonical<&T>,
@@ -288,7 +288,8 @@ impl Findings {
         policy: ConflictPolicy<'_>,
     ) {
         let Some(observed) = holders.ours.first().or(holders.transient.first()).copied() else {
-            // Where rows may be missing, another writer's object may be on the key.
+            // Another writer's object may be on the key if objects are missing from the
+            // observation.
             if complete || !wanted.create_overwrites() {
                 self.op(Action::Create, T::clone(&wanted).into(), Reason::Missing);
             }
@@ -299,7 +300,7 @@ impl Findings {
             let was: Object = T::clone(&observed).into();
             let object = match nearest.into_inner() {
                 Cow::Borrowed(wanted) => wanted.clone().into(),
-                // Its maker's protocol says that the rest is its maker's.
+                // The maker's protocol says that the open fields are the maker's.
                 Cow::Owned(nearest) => nearest.bearing(was.protocol()).into(),
             };
             self.update(object, was, Reason::Differs);
@@ -309,10 +310,10 @@ impl Findings {
         }
     }
 
-    /// Gives an IPv6 route of ours another gateway although other writers' routes are on its key.
-    /// The kernel makes one row of routes with a gateway each (`rt6_qualify_for_ecmp`), so that
-    /// those in rows of their own stay apart whatever is appended to ours. Their protocol has to be
-    /// another: that is what tells ours apart when the former gateway is deleted.
+    /// Gives our IPv6 route another gateway despite other writers' routes on its key. The kernel
+    /// merges routes with one gateway each into one row (`rt6_qualify_for_ecmp`), but other rows
+    /// stay apart from a route appended to ours. Their protocol must differ, since it identifies
+    /// ours when the former gateway is deleted.
     fn share<T: Clone + Into<Object>>(
         &mut self,
         wanted: &T,
@@ -340,9 +341,9 @@ impl Findings {
         true
     }
 
-    /// Adds an IPv6 route of ours behind those that the kernel made from router advertisements. It
-    /// keeps each of them in a row of its own, but takes one of the same next hop for the same
-    /// route, which has no lifetime any more then (`fib6_add_rt2node`).
+    /// Adds our IPv6 route behind those that the kernel made from router advertisements. The kernel
+    /// keeps each of them in its own row. A route with the same next hop would merge with one of
+    /// them, which would then lose its lifetime (`fib6_add_rt2node`).
     fn append<T: Clone + Into<Object>>(
         &mut self,
         wanted: &T,
@@ -356,7 +357,7 @@ impl Findings {
         let Object::Route(wanted) = wanted.clone().into() else {
             return false;
         };
-        // The kernel chooses among gateways: anything else would be behind them without effect.
+        // The kernel chooses among gateways. Other routes would have no effect behind them.
         let is_through_gateways = match &wanted.nexthops {
             NextHops::None => false,
             NextHops::Object(..) => true,
@@ -382,7 +383,7 @@ impl Findings {
         is_beside
     }
 
-    /// A foreign object that is as desired: ours from now on, if it is to be.
+    /// Handles a foreign object that is as desired: makes it ours if policy says so.
     fn adopt<T: ObjectKind>(
         &mut self,
         wanted: Canonical<&T>,
@@ -392,7 +393,7 @@ impl Findings {
         if policy.adopts(&*wanted) && policy.proof.domain.contains(&*foreign) {
             let is_as_declared = wanted.agrees(foreign);
             let foreign: Object = T::clone(&foreign).into();
-            // To a kernel that stores protocols a delete without one is a delete of any.
+            // If the kernel stores protocols, a delete without one deletes a rule with any.
             let stored = !policy.proof.policy.unstored.contains(Kind::Rule);
             let is_unmarked = match &foreign {
                 Object::Route(route) => route.protocol == 0,
@@ -400,8 +401,8 @@ impl Findings {
                 _ => false,
             };
             let ownership = policy.proof.policy;
-            // Where no protocol tells its maker, what it has beyond the declaration would count as
-            // ours, and go.
+            // If no protocol identifies the maker, fields beyond the declaration would count as
+            // ours and be removed.
             let is_unstored = ownership.unstored.contains(T::KIND);
             let tells_maker = !is_unstored && foreign.protocol() != ownership.marker;
             if ownership.may_adopt(foreign.protocol())
@@ -414,8 +415,8 @@ impl Findings {
         }
     }
 
-    /// A foreign object that is not as desired: taken if it is to be, and the kernel can change it
-    /// in place.
+    /// Handles a foreign object that is not as desired: overrides it if policy says so and the
+    /// kernel can change it in place.
     fn contest<T>(&mut self, wanted: &T, foreign: &T, in_place: bool, policy: ConflictPolicy<'_>)
     where
         T: Clone + Into<Object>,
@@ -430,7 +431,7 @@ impl Findings {
     }
 }
 
-/// A neighbour keeps its protocol where it is written over without one (`neigh_add`).
+/// A neighbour overwritten without a protocol keeps its old one (`neigh_add`).
 fn keeps_our_mark(former: &Object, taken: &Object) -> bool {
     match (former, taken) {
         (Object::Neighbour(former), Object::Neighbour(taken)) => {
@@ -440,13 +441,13 @@ fn keeps_our_mark(former: &Object, taken: &Object) -> bool {
     }
 }
 
-/// Returns true if another writer's object does for a desired one, which may leave things open.
+/// Returns true if another writer's object satisfies a desired one, which may have open fields.
 fn is_served<T: ObjectKind>(wanted: Canonical<&T>, other: Canonical<&T>) -> bool {
     wanted.with_open_of(other).get().agrees(other)
 }
 
-/// Returns what is desired of an observed object that another writer made: as declared, or with
-/// what is left open as in `made`, whichever takes less to get.
+/// Returns the desired state for an object that another writer made: as declared, or with open
+/// fields from `made`, whichever is fewer changes away.
 fn nearest<'a, T: ObjectKind>(
     wanted: Canonical<&'a T>,
     observed: Canonical<&T>,
@@ -461,7 +462,7 @@ fn nearest<'a, T: ObjectKind>(
     if is_nearer { open } else { wanted.into() }
 }
 
-/// What becomes of foreign objects on keys that we desire, and of those that were there before us.
+/// The treatment of foreign objects on desired keys, and of those that we overrode.
 #[derive(Clone, Copy)]
 struct ConflictPolicy<'a> {
     desired: &'a Resolved,
@@ -484,8 +485,8 @@ impl<'a> ConflictPolicy<'a> {
         self.proof.policy.adopt || !adopt.is_empty() && adopt.contains(&wanted.clone().into().key())
     }
 
-    /// What is desired of an object of ours. One that another writer made, so that it was adopted
-    /// or overridden, may keep what the declaration leaves open.
+    /// Returns the desired state for an object of ours. One made by another writer, then adopted or
+    /// overridden, may keep fields that the declaration leaves open.
     fn of_ours<'w, T: ObjectKind>(
         &self,
         wanted: Canonical<&'w T>,
@@ -503,13 +504,13 @@ impl<'a> ConflictPolicy<'a> {
         nearest(wanted, ours, canonical.as_ref().map(Canonical::get).or(adopted))
     }
 
-    /// What an object was before we took it, if it can be that again.
+    /// Returns the object that we overrode, if it can be restored.
     fn former(&self, taken: &Object) -> Option<&'a Object> {
         let former = self.proof.former(&taken.key())?;
         self.can_be(former).then_some(former)
     }
 
-    /// Returns true if an object can be what it was, on devices that stay.
+    /// Returns true if an object can be restored, on devices that stay.
     fn can_be(&self, former: &Object) -> bool {
         can_be_restored(former, |dev| {
             self.desired.devices.name(dev).is_some()
@@ -518,9 +519,9 @@ impl<'a> ConflictPolicy<'a> {
     }
 }
 
-/// How the planner treats a kind that is managed: as any other, unless it says otherwise.
+/// The search for ops of a managed kind. The default suits most kinds.
 trait Find: UsablePart {
-    /// Finds what there is to do.
+    /// Finds the kind's ops.
     fn find(
         found: &mut Findings,
         desired: Canonical<&[Self]>,
@@ -546,7 +547,7 @@ impl Find for Route {
     }
 }
 
-/// Desired routes that are resolved one by one.
+/// Desired routes, resolved one by one.
 #[derive(Clone, Copy)]
 pub(crate) struct ListedRoutes<'a> {
     pub(crate) routes: &'a Routes,
@@ -554,10 +555,10 @@ pub(crate) struct ListedRoutes<'a> {
 }
 
 impl ListedRoutes<'_> {
-    /// The number of routes of which there is a list at a time.
+    /// The number of routes listed at a time.
     const AT_A_TIME: usize = 1024;
 
-    /// Compares them with observed routes, of which a part at a time is taken if they are in order.
+    /// Compares them with observed routes, in parts if those are in order.
     fn find(
         self,
         found: &mut Findings,
@@ -605,7 +606,7 @@ impl ListedRoutes<'_> {
     }
 }
 
-/// Finds what there is to do, kind by kind.
+/// Finds the ops, kind by kind.
 pub(crate) fn find(
     canonical_desired: Canonical<&Resolved>,
     routes: Option<ListedRoutes<'_>>,
@@ -656,7 +657,7 @@ pub(crate) fn find(
     Ok(found)
 }
 
-/// Holds what is desired outside of the domain.
+/// Holds ops on desired objects outside the domain.
 fn hold_outside_domain(found: &mut Findings, proof: Proof<'_>) {
     if !proof.policy.domain.is_limited() {
         return;
@@ -668,8 +669,7 @@ fn hold_outside_domain(found: &mut Findings, proof: Proof<'_>) {
     }
 }
 
-/// Creates what was on a key before us, where ours is deleted to restore it and nothing is there
-/// yet.
+/// Recreates former objects for which ours were deleted, if nothing exists on their keys yet.
 fn restore_missing<'l, K: ObjectKind + 'l>(
     found: &mut Findings,
     listed: impl Iterator<Item = &'l K> + Clone,

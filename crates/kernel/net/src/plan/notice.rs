@@ -1,4 +1,4 @@
-//! What the author of a declaration should know of, and that no op says.
+//! Facts for the declaration's author that no op shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,45 +10,44 @@ use crate::resolve::Resolved;
 use crate::values::{Dev, IfName, Protocols};
 use crate::with_object;
 
-/// What the author of a declaration should know of, and that no op says. It keeps nothing from
-/// being converged.
+/// A fact for the declaration's author that no op shows. It does not prevent convergence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// A link that is declared a port of a bridge or bond has an address that is not declared. The
-    /// kernel gives packets to the master, so that the port receives none for the address.
+    /// A declared port of a bridge or bond has an undeclared address. The kernel passes packets to
+    /// the master, so the port receives none for the address.
     PortWithAddress {
-        /// The port.
+        /// The name of the port with the address.
         port: IfName,
-        /// The bridge or bond.
+        /// The bridge's or bond's name.
         master: IfName,
-        /// The address.
+        /// The undeclared address on the port.
         address: Box<Address>,
     },
-    /// A bridge filters by VLANs, and of its ports it cannot be declared in which they are.
+    /// A bridge filters by VLANs, but its ports' VLANs cannot be declared.
     UndeclaredVlans {
-        /// The bridge.
+        /// The name of the filtering bridge.
         bridge: IfName,
     },
-    /// A declared address has been made by a program with a protocol of its own. If that moves it
-    /// to another host, as keepalived does, the address is missing here, and is added: both hosts
-    /// have it then.
+    /// A program with its own protocol has made a declared address. If it moves the address to
+    /// another host, as keepalived does, trueup adds the missing address here, and both hosts have
+    /// it.
     AnothersAddress {
-        /// The address, as the program made it.
+        /// The address, as made by the program.
         address: Box<Address>,
     },
-    /// An object of another writer goes along with an op, as it may: it only names a device and
+    /// An object of another writer goes along with an op, and may: it only names a device and
     /// nothing uses it, or the domain allows it.
     GoesAlong {
-        /// The object of the op.
+        /// The key of the op's object.
         with: Box<ObjectKey>,
-        /// The object that goes.
+        /// The object that goes along.
         object: Box<Object>,
     },
 }
 
 impl Notice {
-    /// The notice in a line, with what can be done. `devices` are those of the plan.
+    /// Returns the notice on one line, with the possible remedies. `devices` must be the plan's.
     pub fn text(&self, devices: &Devices) -> String {
         match self {
             Notice::PortWithAddress { port, master, address } => format!(
@@ -81,7 +80,7 @@ impl Notice {
     }
 }
 
-/// Finds what is to be said of the state that is desired, where it is observed.
+/// Finds the notices about the desired state, where it is observed.
 pub(super) fn of_state(desired: &Resolved, observed: &Observed, proof: Proof<'_>) -> Vec<Notice> {
     let mut notices = of_links(desired, observed, proof);
     notices.extend(of_addresses(desired, observed, proof));
@@ -155,7 +154,7 @@ fn of_links(desired: &Resolved, observed: &Observed, proof: Proof<'_>) -> Vec<No
     notices
 }
 
-/// Returns true if a master takes the packets of its ports, as all do but a VRF.
+/// Returns true if a master takes its ports' packets, as all kinds but a VRF do.
 fn takes_packets(master: Dev, desired: &Resolved, observed: &Observed) -> bool {
     let name = desired.devices.name(master);
     let declared = desired.links.iter().flatten().find(|link| Some(&link.name) == name);

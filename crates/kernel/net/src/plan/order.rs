@@ -1,22 +1,25 @@
-//! The order of ops, and which needs which.
+//! The order of ops, and their needs.
 //!
-//! What is built comes before what rests on it: links, parents first, then addresses, neighbours,
-//! routes on the link, nexthop objects, all other routes. What is taken down goes the other way,
-//! and after everything that is built: make before break. The exceptions are what has to make room
-//! first: objects that are recreated, links that hold what a new one needs, IPv4 addresses in whose
-//! subnet a new one comes (deleting the first of a subnet takes the others along), and addresses
-//! whose deletes would take along a route that is made: the last ones of a device, and sources.
+//! Objects are built from the ground up: links, parents first, then addresses, neighbours, routes
+//! on the link, nexthop objects, all other routes. They are deleted in the opposite order, after
+//! everything is built: make before break. Some objects must go first:
 //!
-//! So that a packet led into a table that is half there finds its final answer or none, and never a
-//! coarser one, the longest prefixes come first and go last. Those of one length cover no address
-//! together: among them the order is free, and is the one that costs the kernel least
+//! - objects that are recreated,
+//! - links that hold something a new one needs,
+//! - IPv4 addresses in whose subnet a new one comes, since deleting a subnet's first address
+//!   deletes the others along,
+//! - addresses whose deletes would remove a new route: a device's last ones, and sources.
+//!
+//! The longest prefixes are created first and deleted last. So a packet in a half-filled table
+//! finds its final answer or none, never a coarser one. Routes with the same prefix length never
+//! cover the same address. So their order is free, and chosen for least cost in the kernel
 //! ([`arranging`]).
 //!
-//! Rules need no table to be there, and go where they cost the kernel least. For each IPv6 rule it
-//! walks all IPv6 routes (`fib_newrule`, `__fib6_clean_all`), so those of IPv6 come before the
-//! routes and go after them. For each gateway of an IPv4 route it walks all IPv4 rules
-//! (`fib_check_nh`), so those of IPv4 come after the routes and go before them. A link comes up
-//! after its IPv6 addresses, where that makes no difference but in cost ([`raising`]).
+//! Rules need no table to exist, and are placed for least cost. For each IPv6 rule the kernel walks
+//! all IPv6 routes (`fib_newrule`, `__fib6_clean_all`), so IPv6 rules are created before the routes
+//! and deleted after them. For each gateway of an IPv4 route it walks all IPv4 rules
+//! (`fib_check_nh`), so IPv4 rules are created after the routes and deleted before them. A link
+//! comes up after its IPv6 addresses if that changes only the cost ([`raising`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,8 +40,7 @@ mod clearing;
 mod needs;
 mod raising;
 
-/// Within a stage there are so many bits of places, of which rules need the most: 32 of a priority,
-/// and 8.
+/// Bits for the place within a stage. Rules need the most: 32 for a priority, and 8.
 const STAGE_BITS: u32 = 48;
 
 pub(crate) fn arrange(
@@ -48,7 +50,7 @@ pub(crate) fn arrange(
 ) -> Result<Plan, DesiredError> {
     let Findings { mut ops, conflicts, shared, adopted, notices, .. } = found;
     let depth = depths(desired, observed)?;
-    // A plan may be of a million routes: what it cannot have is not looked for in it.
+    // A plan may have a million routes: skip the searches that cannot find anything.
     let free = needs::are_free(&ops);
     let (cleared, raising) = if free {
         Default::default()
@@ -90,7 +92,7 @@ pub(crate) fn arrange(
     })
 }
 
-/// Finds how deep each link stands on others.
+/// Returns each link's depth in its stack.
 fn depths(desired: &Resolved, observed: &Observed) -> Result<Depths, DesiredError> {
     let links = desired.links.as_deref().unwrap_or_default();
     let makers = makers(links);
@@ -101,7 +103,7 @@ fn depths(desired: &Resolved, observed: &Observed) -> Result<Depths, DesiredErro
             (link.name, named.chain(makers.get(&link.name)).copied().collect())
         })
         .collect();
-    // An end that is not declared comes with its maker all the same.
+    // Even an undeclared end comes with its maker.
     for (end, maker) in &makers {
         parents.entry(*end).or_insert_with(|| vec![*maker]);
     }
@@ -117,16 +119,16 @@ fn depths(desired: &Resolved, observed: &Observed) -> Result<Depths, DesiredErro
         .iter()
         .map(|link| (link.index, link.parents().filter_map(|dev| dev.as_index()).collect()))
         .collect();
-    // What the kernel reports is no circle, but for one through another namespace, where an index
-    // means another device.
+    // The kernel reports no cycle, except one through another namespace, whose indexes mean other
+    // devices.
     Ok(Depths { desired: desired_depths, observed: walk(&parents).0 })
 }
 
-/// The depth of each node over its parents, and the nodes of a circle, each below the one before
-/// it, if there is one.
+/// Returns each node's depth over its parents. If there is a cycle, also returns its nodes, each
+/// below the one before it.
 fn walk<K: Ord + Copy>(parents: &BTreeMap<K, Vec<K>>) -> (BTreeMap<K, i64>, Vec<K>) {
     let mut depth: BTreeMap<K, i64> = BTreeMap::new();
-    // From a start down to the current node.
+    // The path from the start to the current node.
     let mut path = Vec::new();
     let mut open = BTreeSet::new();
     let mut circle = Vec::new();

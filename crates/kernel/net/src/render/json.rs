@@ -1,4 +1,4 @@
-//! The JSON of plans and ops, as records that serde writes in any format.
+//! Renders plans and ops as JSON: records that serde can write in any format.
 
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
@@ -9,9 +9,8 @@ use crate::op::Op;
 use crate::plan::{Conflict, Plan};
 
 impl Op {
-    /// The JSON of the op:
-    /// `{ "op": "create", "kind": "route", "command": "route add …", "reason": "missing" }`.
-    /// `devices` are those of the plan.
+    /// Returns the JSON of the op: `{ "op": "create", "kind": "route", "command": "route add …",
+    /// "reason": "missing" }`. `devices` must be the plan's.
     pub fn record(&self, devices: &Devices) -> impl Serialize + use<> {
         #[derive(Serialize)]
         struct Record {
@@ -30,9 +29,9 @@ impl Op {
 }
 
 impl Conflict {
-    /// The JSON of the conflict:
-    /// `{ "kind": "route", "desired": "10.2.0.0/16 via …", "foreign": "10.2.0.0/16 via …",
-    /// "differs": ["nexthops"], "why": "10.2.0.0/16 via …; nexthops: is via …, declared via …; …" }`.
+    /// Returns the JSON of the conflict: `{ "kind": "route", "desired": "10.2.0.0/16 via …",
+    /// "foreign": "10.2.0.0/16 via …", "differs": ["nexthops"], "why": "10.2.0.0/16 via …;
+    /// nexthops: is via …, declared via …; …" }`.
     fn record(&self, devices: &Devices) -> impl Serialize + use<> {
         #[derive(Serialize)]
         struct Record {
@@ -52,14 +51,14 @@ impl Conflict {
     }
 }
 
-/// What becomes ours as it is: `{ "kind": "route", "object": "10.2.0.0/16 via …" }`.
+/// An adopted object: `{ "kind": "route", "object": "10.2.0.0/16 via …" }`.
 #[derive(Serialize)]
 struct AdoptedRecord {
     kind: Kind,
     object: String,
 }
 
-/// A plan, and the hash of the state that it was made from; see [`Plan::record`].
+/// A plan, and the hash of the state from which it was made. See [`Plan::record`].
 pub(super) struct PlanRecord<'a> {
     pub(super) plan: &'a Plan,
     pub(super) snapshot: String,
@@ -86,7 +85,7 @@ impl Serialize for PlanRecord<'_> {
     }
 }
 
-/// A list that is made while it is written.
+/// A list generated while it is written.
 struct Each<F>(F);
 
 impl<I, F> Serialize for Each<F>

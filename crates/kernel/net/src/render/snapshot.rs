@@ -1,4 +1,4 @@
-//! A name for an observed state: equal states have equal hashes, in whatever order they were read.
+//! Hashes an observed state: equal states have equal hashes, in any order of reading.
 
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};
@@ -7,14 +7,14 @@ use crate::each_kind;
 use crate::kinds::{Kind, ObjectKind, OfKind, Route};
 use crate::observed::Observed;
 
-/// Returns the hash of an observed state, 16 digits in hex.
+/// Returns an observed state's hash, 16 hex digits.
 ///
-/// It is good for telling whether the state that one plan was made from is the state that another
-/// was made from: on one machine or on several, under one version of this crate. It is no guard
-/// against forgery, and it covers what was observed: a look at fewer tables gives another hash.
+/// Compare hashes to find out if two plans were made from the same state, on one machine or
+/// several, with the same version of this crate. The hash does not guard against forgery. It covers
+/// only the observed objects: reading fewer tables gives another hash.
 ///
-/// It does not depend on the order of the objects, and leaves out what changes without anyone
-/// changing it: what remains of a finite lifetime, and undeclared neighbours.
+/// The order of objects does not matter. The hash omits values that change without a writer: the
+/// rest of a finite lifetime, and undeclared neighbours.
 pub fn snapshot_hash(observed: &Observed) -> String {
     let mut sum = one("", Kind::DECLARED.map(|kind| observed.complete.contains(kind)));
     each_kind!(K => {
@@ -23,7 +23,7 @@ pub fn snapshot_hash(observed: &Observed) -> String {
     format!("{:016x}", sum.wrapping_add(all::<Route, _>(observed.compact.iter())))
 }
 
-/// The sum over objects of one kind: a sum forgets the order and counts what is there twice.
+/// Sums over objects of one kind. A sum ignores order and counts duplicates.
 fn all<K: ObjectKind + Hash, O: Borrow<K>>(objects: impl IntoIterator<Item = O>) -> u64 {
     let hashes =
         objects.into_iter().filter_map(|object| Some(one(K::NAME, object.borrow().lasting()?)));
@@ -37,8 +37,8 @@ fn one(kind: &str, object: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// FNV-1a of 64 bits, its result mixed so that sums of it are as good as it. Numbers go in alike
-/// on every platform, whatever its byte order and the width of `usize`.
+/// FNV-1a of 64 bits, with a mixed result so that sums keep its quality. Numbers hash the same on
+/// every platform, with any byte order and width of `usize`.
 struct Fnv(u64);
 
 impl Fnv {
@@ -79,7 +79,7 @@ impl Hasher for Fnv {
         self.write_u64(n as u64);
     }
 
-    /// The finalizer of MurmurHash3.
+    /// Applies the finalizer of MurmurHash3.
     fn finish(&self) -> u64 {
         let mut hash = self.0;
         hash = (hash ^ hash >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);

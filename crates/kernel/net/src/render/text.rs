@@ -1,4 +1,4 @@
-//! Whole plans: for people, and for `ip -batch`.
+//! Renders whole plans, for people and for `ip -batch`.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::with_object;
 use crate::words::{Word, is_sayable};
 
-/// A plan for people; see [`Plan::text`].
+/// A plan for people. See [`Plan::text`].
 pub(super) struct Text<'a>(pub(super) &'a Plan);
 
 impl fmt::Display for Text<'_> {
@@ -49,13 +49,13 @@ fn adopted(f: &mut fmt::Formatter<'_>, plan: &Plan, mark: char) -> fmt::Result {
     Ok(())
 }
 
-/// Lines for `ip -batch -`; see [`Plan::batch`].
+/// Lines for `ip -batch -`. See [`Plan::batch`].
 pub(super) struct BatchLines<'a>(pub(super) &'a Plan);
 
 impl fmt::Display for BatchLines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan { ops, devices, .. } = self.0;
-        // Why an op waits, and why another that needs it does.
+        // The reason for an op to wait, and the reason for others that need it.
         let mut waits: Vec<Option<&str>> = Vec::with_capacity(ops.len());
         let mut blocked: Vec<Option<&str>> = Vec::with_capacity(ops.len());
         for (at, op) in ops.iter().enumerate() {
@@ -69,7 +69,7 @@ impl fmt::Display for BatchLines<'_> {
             };
             blocked.push(own.or(waits[at]));
         }
-        // What `ip -batch` has no word for stops it, so that comes last.
+        // `ip -batch` stops at lines that it cannot express, so these come last.
         for last in [false, true] {
             let is_of_part =
                 |op: &Op| with_object!(&op.object, object => object.ip_option()).is_empty() != last;
@@ -90,10 +90,10 @@ impl fmt::Display for BatchLines<'_> {
     }
 }
 
-/// The command of an op, as far as `ip -batch` can be given it.
+/// An op's command, as far as `ip -batch` can express it.
 pub(super) enum Said {
     Whole(String),
-    /// The command, and what is left of it without the alias, if anything.
+    /// The whole command, and the command without the alias if anything is left of it.
     ButTheAlias(String, Option<String>),
     Not(String),
 }
@@ -107,7 +107,7 @@ impl Said {
         let Object::Link(link) = &op.object else {
             return Said::Not(command);
         };
-        // Nothing rests on an alias.
+        // Nothing depends on an alias.
         let nothing = format!("link set dev {}", Word(link.name.as_bytes()));
         let mut unnamed = op.clone();
         unnamed.object = Link { alias: None, ..Link::clone(link) }.into();
@@ -134,13 +134,13 @@ impl fmt::Display for Said {
     }
 }
 
-/// iproute2's word for the kind of an object.
+/// Returns iproute2's word for an object's kind.
 pub(super) fn ip_object(object: &Object) -> &'static str {
     with_object!(object, _it: K => K::IP_OBJECT)
 }
 
-/// What follows the verb of an op: all of the object, its key alone for a delete, what is to
-/// change for an update of a link.
+/// Writes the words after an op's verb: the whole object, the key for a delete, the changed fields
+/// for a link's update.
 pub(super) struct OpWords<'a>(pub(super) &'a Op, pub(super) &'a Devices);
 
 impl fmt::Display for OpWords<'_> {
@@ -159,7 +159,7 @@ impl fmt::Display for OpWords<'_> {
     }
 }
 
-/// All of an object. The family of a rule, which no prefix need tell, is in front.
+/// Writes a whole object. A rule's family, which its prefixes may not show, comes first.
 pub(super) struct Spec<'a>(pub(super) &'a Object, pub(super) &'a Devices);
 
 impl fmt::Display for Spec<'_> {

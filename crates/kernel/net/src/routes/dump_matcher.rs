@@ -1,16 +1,16 @@
-//! [`DumpMatcher`]: desired routes against the rows of a dump, as the rows arrive.
+//! [`DumpMatcher`] compares desired routes with the rows of a dump as the rows arrive.
 //!
-//! A row matches if it has our marker, is exactly as desired, and is the only one of its key. Such
-//! a row is kept nowhere. All other rows on desired keys are kept, and their keys are mismatches.
-//! The plan for the rows that were kept and for the mismatches is the plan for all.
-//! Rows straight out of a device are always kept: gateways may be reachable through them.
+//! A row matches if it has our marker, is exactly as desired, and is the only one with its key. A
+//! matching row is not kept. All other rows on desired keys are kept, and their keys are
+//! mismatches. The plan for the kept rows and the mismatches is the plan for all routes. Rows
+//! straight out of a device are always kept, since they may make gateways reachable.
 //!
-//! The matcher walks both sides once, side by side, and so depends on the order of the dump. It
-//! reports rows that are out of order; then all that it found means nothing.
+//! The matcher walks both sides once, side by side, and so depends on the order of the dump. If it
+//! reports rows out of order, all its results are void.
 //!
-//! - `walk` finds what is desired on the key of a row: table, destination, metric, type of service.
-//! - `compare` compares all else.
-//! - `result` is what it finds in one dump.
+//! - `walk` finds the desired route with a row's key: table, destination, metric, type of service.
+//! - `compare` compares all other fields.
+//! - `result` holds the results of one dump.
 
 use std::collections::BTreeSet;
 use std::hash::Hash;
@@ -41,22 +41,22 @@ pub struct DumpMatcher<'a> {
     matched: usize,
     differing: usize,
     dependencies: RouteDependencies,
-    /// The device and the object that were added last to the dependencies: runs of one are long.
+    /// The device and object last added to the dependencies, since the same ones come in long runs.
     noted: (Option<u32>, Option<u32>),
-    /// The last row, if it matched and is plain: its value and its device.
+    /// The last row's value and device, if the row matched and is plain.
     last: Option<(Id, Option<u32>)>,
-    /// The last row, if it matched and is not plain. Where `last` is given too, it is older.
+    /// The last row, if it matched and is not plain. If `last` is set too, that one is newer.
     last_other: Option<Box<Route>>,
     in_order: bool,
-    /// The dumps that were ended, and are not settled.
+    /// The ended dumps that are not settled yet.
     attempts: Vec<Mismatches>,
     found: Mismatches,
-    /// What an earlier read found.
+    /// The result of an earlier read.
     before: Option<Mismatches>,
 }
 
 impl<'a> DumpMatcher<'a> {
-    /// Makes a matcher for routes that bear `marker`, with their next hops written out.
+    /// Makes a matcher for routes with `marker` that contain their next hops.
     pub fn new<D: DeviceName>(
         routes: &'a Routes<D>,
         devices: &Devices,
@@ -66,7 +66,7 @@ impl<'a> DumpMatcher<'a> {
         DumpMatcher::of_resolved(routes, &resolved, BTreeSet::new())
     }
 
-    /// Makes a matcher for routes, or for a part of those that were resolved: see
+    /// Makes a matcher for the resolved routes, or for part of them. See
     /// [`Resolution::matcher`](crate::Resolution::matcher).
     pub(crate) fn of_resolved<D>(
         routes: &'a Routes<D>,
@@ -107,9 +107,9 @@ impl<'a> DumpMatcher<'a> {
         self.in_order = true;
     }
 
-    /// Takes the next row of the dump, and adds to `kept` what is to be kept for the planner: the
-    /// row, and perhaps the one before it. `plain` is the row as far as it is plain, and `to_route`
-    /// makes the whole of it. Returns true if the row is as desired.
+    /// Takes the next row of the dump, and adds to `kept` the rows that the planner needs: this
+    /// one, and perhaps the one before it. `plain` is the row if it is plain, and `to_route` makes
+    /// the whole route. Returns true if the row is as desired.
     #[inline]
     pub fn match_row(
         &mut self,
@@ -170,8 +170,8 @@ impl<'a> DumpMatcher<'a> {
         self.mismatched(key, &on_key, verdict)
     }
 
-    /// Decides about a row by itself. Another writer's row counts as different: the planner sees
-    /// whether it serves.
+    /// Decides about a row by itself. Another writer's row counts as different; the planner decides
+    /// if it serves.
     #[inline]
     fn verdict(
         &self,
@@ -183,7 +183,7 @@ impl<'a> DumpMatcher<'a> {
             OnKey::Desired(id) => (true, Some(*id)),
             OnKey::Repeated { is_desired } => (*is_desired, None),
             OnKey::Undesired => (false, None),
-            // What is desired on the key is not known: the row is kept.
+            // The desired route is unknown, so the row is kept.
             OnKey::OutOfOrder => (true, None),
         };
         if protocol == self.marker {
@@ -207,7 +207,7 @@ impl<'a> DumpMatcher<'a> {
         !self.kept.is_empty() && self.kept.contains(&key.unpack())
     }
 
-    /// Drops a row that does not match if it is another writer's, on no key of ours; else keeps it.
+    /// Drops a mismatched row if it is another writer's and on no desired key. Else keeps it.
     #[inline]
     fn mismatched(&mut self, key: Packed, on_key: &OnKey, verdict: Verdict) -> RowMatch {
         if verdict == Verdict::Leave && !self.is_kept(key) {
@@ -248,13 +248,12 @@ impl<'a> DumpMatcher<'a> {
         }
     }
 
-    /// Returns the number of rows of the dump so far that are ours and not as the route that is
-    /// desired on their key.
+    /// Returns the number of our rows so far that differ from the route desired on their key.
     pub fn differing(&self) -> usize {
         self.differing
     }
 
-    /// Ends the dump of a family, of one table or of all.
+    /// Ends the dump of a family, for one table or for all.
     pub fn end(&mut self, family: Family, table: Option<u32>) {
         let mut mismatches = Mismatches {
             matched: self.matched,
@@ -270,10 +269,10 @@ impl<'a> DumpMatcher<'a> {
         self.attempts.push(mismatches);
     }
 
-    /// Settles the attempts at one dump that were ended since the last call. The last one counts if
-    /// it is consistent; if not, a route that any attempt saw is in place.
+    /// Settles the attempts at one dump since the last call. If the last one is consistent, it
+    /// counts. If not, a route seen by any attempt counts as in place.
     ///
-    /// Returns false if the rows came out of order. Then the attempts count for nothing.
+    /// Returns false, and ignores the attempts, if rows came out of order.
     #[must_use]
     pub fn settle(&mut self, is_consistent: bool) -> bool {
         let mut attempts = std::mem::take(&mut self.attempts);
@@ -287,11 +286,11 @@ impl<'a> DumpMatcher<'a> {
         is_in_order
     }
 
-    /// Settles a dump of which no row was matched, and all were kept.
+    /// Settles a dump of which all rows were kept and none was matched.
     pub fn settle_unseen(&mut self, family: Family, table: Option<u32>) {
         self.begin(family);
         self.end(family, table);
-        // Of no rows none is out of order.
+        // An empty dump is never out of order.
         let _ = self.settle(true);
     }
 
@@ -300,8 +299,8 @@ impl<'a> DumpMatcher<'a> {
         self.before = Some(std::mem::take(&mut self.found));
     }
 
-    /// Joins the two reads: a route that either saw is in place. Returns true if the second lacks a
-    /// route that the first saw.
+    /// Joins both reads: a route seen by either is in place. Returns true if the second lacks a
+    /// route seen by the first.
     pub fn join(&mut self) -> bool {
         let Some(before) = self.before.take() else { return false };
         let is_changing = !before.contains(&self.found);
@@ -309,12 +308,12 @@ impl<'a> DumpMatcher<'a> {
         is_changing
     }
 
-    /// Returns the number of routes that are in sync.
+    /// Returns the number of routes in sync.
     pub fn matched(&self) -> usize {
         self.found.matched
     }
 
-    /// Returns the routes that no row matched, and those on whose keys a row was kept.
+    /// Returns the routes without a matching row, and those with a kept row on their key.
     pub fn out_of_sync<D: Clone + Eq + Hash>(
         &self,
         routes: &Routes<D>,
@@ -323,17 +322,16 @@ impl<'a> DumpMatcher<'a> {
         routes.mismatched(&self.found, kept)
     }
 
-    /// Ends the matching, and returns what the routes in sync depend on.
+    /// Ends the matching, and returns the dependencies of the routes in sync.
     pub fn into_dependencies(self) -> RouteDependencies {
         self.found.dependencies
     }
 }
 
-/// What routes look like once they are in the kernel, by value. A value without an entry matches
-/// no row.
+/// The routes as they will be in the kernel, by value. A value without an entry matches no row.
 struct Expected {
     plain: Vec<Option<PlainRoute>>,
-    /// Those that are not plain.
+    /// The ones that are not plain.
     other: Vec<Option<Box<Route>>>,
 }
 
@@ -362,20 +360,21 @@ impl Expected {
         if let Some(Some(desired)) = self.other.get(id as usize) {
             return desired.agrees(row);
         }
-        // A plain route points at an object; the row shows all devices that the object leads to.
+        // A plain route points at an object, while the row shows all devices that the object leads
+        // to.
         let desired = self.plain.get(id as usize);
         desired.is_some_and(|desired| desired.is_some_and(|it| it.to_route().agrees(row)))
     }
 
-    /// Returns the plain row of a key that was found to be as desired, out of a device.
+    /// Returns the plain row that matched on a key, out of a device.
     fn row(&self, id: Id, key: RouteKey, dev: Option<u32>) -> Option<Route> {
         let desired = (*self.plain.get(id as usize)?)?;
         Some(PlainRoute { dev, ..desired }.to_route().with_key(key))
     }
 }
 
-/// Returns true if rows of a route may match. Routes straight out of a device may not: other
-/// routes' gateways may be reachable through them, so that the planner has to see them.
+/// Returns true if a route's rows may match. Rows straight out of a device may not: they may make
+/// gateways reachable, so the planner must see them.
 fn may_match(route: &Route) -> bool {
     !route
         .nexthops
@@ -384,8 +383,8 @@ fn may_match(route: &Route) -> bool {
         .any(|hop| hop.via.is_none() || hop.dev.is_some_and(|dev| dev.as_index().is_none()))
 }
 
-/// Returns true if two plain routes of one key and protocol are the same. A device that is left
-/// open in the desired one matches any. What an object leads to is compared with the object.
+/// Returns true if two plain routes with the same key and protocol are equal. An open device in the
+/// desired one matches any. An object's destination is compared with the object.
 #[inline]
 fn agrees(desired: &PlainRoute, row: &PlainRoute) -> bool {
     desired.object == row.object

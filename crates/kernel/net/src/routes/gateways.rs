@@ -1,8 +1,8 @@
-//! Which device leads to a gateway, for next hops that leave it open.
+//! Finds the device that leads to a gateway, for next hops without a device.
 //!
-//! The kernel chooses the device when it stores a route, and keeps it: a gateway whose subnet moves
-//! to another device takes no route along. So the choice is made here once more, for each gateway
-//! once, from what the kernel answers for it now, and from what the plan is to change of that.
+//! The kernel chooses the device when it stores a route, and keeps it: if a gateway's subnet moves
+//! to another device, no route follows. So the choice is repeated here, once for each gateway, from
+//! the kernel's present answer and the changes in the plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -22,17 +22,17 @@ use crate::values::{Dev, Family, IfName, Prefix};
 const KERNEL: u8 = 2;
 
 impl<D> NextHop<D> {
-    /// Returns the gateway, if the kernel is to find its device.
+    /// Returns the gateway, if the kernel must find its device.
     fn open_gateway(&self) -> Option<IpAddr> {
         let via = self.via.filter(|_| self.dev.is_none() && !self.onlink)?;
-        // A link-local one is on every link.
+        // A link-local gateway is on every link.
         let is_ambiguous = matches!(via, IpAddr::V6(via) if via.is_unicast_link_local());
         (!is_ambiguous).then_some(via)
     }
 }
 
 impl Route {
-    /// Returns the device of a route that leads straight to a gateway, if it does.
+    /// Returns the route's device if the route leads straight to the gateway.
     pub fn direct_device(&self, gateway: IpAddr) -> Option<Dev> {
         match self.nexthops {
             NextHops::One(NextHop { via: None, dev, .. })
@@ -46,8 +46,8 @@ impl Route {
 }
 
 impl<D> Routes<D> {
-    /// Returns the gateways of next hops that name no device, each once, with the table of its
-    /// route: the kernel looks there first.
+    /// Returns the gateways of next hops without a device, each once, with its route's table, in
+    /// which the kernel looks first.
     pub fn open_gateways(&self) -> BTreeSet<(u32, IpAddr)> {
         let mut gateways = BTreeSet::new();
         for value in self.values.iter().flatten() {
@@ -58,7 +58,7 @@ impl<D> Routes<D> {
     }
 }
 
-/// The devices that lead to gateways, by the table of the route.
+/// The devices that lead to gateways, by the route's table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Gateways(BTreeMap<(u32, IpAddr), Leads>);
 
@@ -66,13 +66,12 @@ pub(crate) struct Gateways(BTreeMap<(u32, IpAddr), Leads>);
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Leads {
     dev: Dev,
-    /// The kernel finds it by itself: none that leads there now is in the way.
+    /// True if the kernel finds the device by itself: no other device leads there now.
     is_found: bool,
 }
 
 impl Gateways {
-    /// Finds the devices that are to lead to the gateways that were looked up, once a plan is
-    /// carried out.
+    /// Finds the devices that will lead to the gateways looked up, after the plan.
     pub(crate) fn of(
         desired: &Desired,
         observed: &Observed,
@@ -92,7 +91,7 @@ impl Gateways {
         Gateways(leads.collect())
     }
 
-    /// Returns the next hops with the devices that lead to their gateways.
+    /// Adds devices to the next hops by their gateways.
     pub(super) fn complete(&self, table: u32, nexthops: &mut NextHops) {
         if self.0.is_empty() {
             return;
@@ -105,7 +104,7 @@ impl Gateways {
     }
 }
 
-/// The ways to gateways, as they are and are to be.
+/// The ways to gateways, now and after the plan.
 struct Ways<'a> {
     desired: &'a Desired,
     observed: &'a Observed,
@@ -115,7 +114,7 @@ struct Ways<'a> {
 }
 
 impl Ways<'_> {
-    /// Returns the device of a name, if packets can leave by it.
+    /// Returns the device with a name, if packets can leave by it.
     fn usable(&self, name: &IfName) -> Option<Dev> {
         self.devices.dev(name).filter(|dev| !self.down.contains(dev))
     }
@@ -130,7 +129,7 @@ impl Ways<'_> {
             .collect()
     }
 
-    /// Finds the device that leads to a gateway in a table, which the kernel reaches by a route
+    /// Finds the device that leads to a gateway in a table. The kernel reaches it now by the route
     /// `now`.
     fn lead(
         &self,
@@ -141,7 +140,7 @@ impl Ways<'_> {
         let leads_now = now.and_then(|now| Some((now.dst.len(), now.direct_device(via)?)));
         let lasting = leads_now.filter(|_| now.is_some_and(|now| self.stays(now)));
         let to_be = subnets.iter().filter(|(subnet, _)| subnet.contains(via));
-        // Of equal ones the first is that which the kernel uses already.
+        // Of equal ones, take the first, which the kernel uses already.
         let (_, dev) = lasting
             .into_iter()
             .chain(to_be.map(|(subnet, dev)| (subnet.len(), *dev)))
@@ -150,8 +149,8 @@ impl Ways<'_> {
         Some(Leads { dev, is_found: leads_now.is_none_or(|(_, now)| now == dev) })
     }
 
-    /// Returns the length of the longest prefix of which a desired route leads straight to a
-    /// gateway out of a usable device, and that device.
+    /// Returns the longest prefix length, and the device, of a desired route straight to a gateway
+    /// out of a usable device.
     fn desired_route_to(&self, table: u32, via: IpAddr) -> Option<(u8, Dev)> {
         let routes = self.desired.routes.as_ref()?;
         (0..=Family::of(via).max_len()).rev().find_map(|len| {
@@ -165,7 +164,7 @@ impl Ways<'_> {
         })
     }
 
-    /// Returns true if the plan leaves a route.
+    /// Returns true if a route remains after the plan.
     fn stays(&self, route: &Route) -> bool {
         let NextHops::One(NextHop { dev: Some(dev), .. }) = route.nexthops else {
             return false;
@@ -173,12 +172,12 @@ impl Ways<'_> {
         let Some(name) = self.devices.name(dev) else {
             return false;
         };
-        // A link that goes, or is made anew, is not the device of its name.
+        // A link that goes, or is made anew, is no longer the device with its name.
         let is_link_left = self.devices.dev(name) == Some(dev) && !self.down.contains(&dev);
         is_link_left && !self.is_subnet_given_up(dev, route) && !self.is_undesired(name, route)
     }
 
-    /// Returns true if it is the route to a subnet of which all addresses are to go.
+    /// Returns true if it is the route to a subnet whose addresses are all to go.
     fn is_subnet_given_up(&self, dev: Dev, route: &Route) -> bool {
         let Some(desired) = self.desired.addresses.as_ref() else {
             return false;
@@ -195,7 +194,7 @@ impl Ways<'_> {
                         && it.address.ip() == address.address.ip()
                         && self.devices.dev(&it.dev) == Some(dev)
                 });
-                // The IPv6 route of an address with a lifetime stays until that ends
+                // The IPv6 route of an address with a lifetime stays until that lifetime ends
                 // (`ipv6_del_addr`).
                 let takes_along =
                     address.family() == Family::Inet || address.lifetimes.valid == FOREVER;
@@ -203,7 +202,7 @@ impl Ways<'_> {
             })
     }
 
-    /// Returns true if it is a route of ours that is to lead elsewhere, or to go.
+    /// Returns true if it is our route and is to change or go.
     fn is_undesired(&self, name: &IfName, route: &Route) -> bool {
         let Some(routes) = &self.desired.routes else {
             return false;
@@ -216,8 +215,8 @@ impl Ways<'_> {
 }
 
 impl<D> Routes<D> {
-    /// Returns the values of the routes to a prefix in a table, whatever else their keys have,
-    /// without those that have a source prefix.
+    /// Returns the values of the routes to a prefix in a table, with any other key fields but
+    /// without a source prefix.
     fn of_prefix(&self, table: u32, dst: Prefix) -> impl Iterator<Item = &Value<D>> {
         let key = RouteKey::new(table, dst);
         let first = match dst.family() {

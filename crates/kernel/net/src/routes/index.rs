@@ -1,8 +1,8 @@
-//! [`Routes`]: desired routes in the order in which the kernel dumps them, compact, with a log of
+//! [`Routes`] holds desired routes compactly, in the order of the kernel's dumps, with a log of
 //! their changes.
 //!
-//! An IPv4 route's key is one integer of 16 bytes, an IPv6 route's a few of 32. What else a route
-//! has is held once for all routes that share it, so that an IPv4 route takes some 24 bytes.
+//! An IPv4 key is one integer of 16 bytes, an IPv6 key a few of 32 bytes in total. All other fields
+//! are stored once for all routes that share them, so an IPv4 route takes about 24 bytes.
 
 mod key;
 mod values;
@@ -21,21 +21,21 @@ pub(super) use key::{DumpKey, Key4, Key6, Packed, key4};
 use values::Values;
 pub(super) use values::{Id, Value};
 
-/// The least number of changes that are logged. Of many routes a sixteenth of their number is.
+/// The least number of logged changes. For many routes it is a sixteenth of their number.
 const LOGGED: usize = 4096;
 
-/// One change of desired routes.
+/// A change of the desired routes.
 #[derive(Clone, Debug)]
 pub(super) enum Change<D> {
-    /// The route of a key changed; the value is what it had before.
+    /// The route of a key changed. Contains its former value.
     Route(RouteKey, Option<Arc<Value<D>>>),
-    /// All routes of a value got other next hops; the value is what they had before.
+    /// All routes with a value got other next hops. Contains the former value.
     Nexthops(Id, Arc<Value<D>>),
 }
 
-/// Desired routes, by their keys. Of two with one key the last counts.
+/// Desired routes, by key. If two have the same key, the last counts.
 ///
-/// `D` is how they name devices: `Routes` is authored, by name; `Routes<Dev>` is indexed.
+/// `D` names their devices: `Routes` is authored, by name; `Routes<Dev>` is indexed.
 ///
 /// ```
 /// use trueup_net::{NextHop, NextHops, Route, Routes};
@@ -59,7 +59,7 @@ pub struct Routes<D = IfName> {
     adopt: BTreeSet<RouteKey>,
     offered: BTreeSet<RouteKey>,
     pub(super) log: ChangeLog<Change<D>>,
-    /// The revision of the routes that these are a part of. Values are at the same positions.
+    /// The revision of the whole set, if this is a part of it. Values are at the same positions.
     pub(super) part_of: Option<Revision>,
 }
 
@@ -94,7 +94,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         self.len() == 0
     }
 
-    /// Adds a route. Returns the route that it replaces, if one had its key.
+    /// Adds a route. Returns the route that it replaces, if there was one with its key.
     pub fn insert(&mut self, route: Route<D>) -> Option<Route<D>> {
         let (key, value) = Value::of(route);
         let id = self.values.add(value);
@@ -106,7 +106,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         self.changed(key, old)
     }
 
-    /// Removes and returns a route.
+    /// Removes and returns a route, or returns `None` if the key has none.
     pub fn remove(&mut self, key: &RouteKey) -> Option<Route<D>> {
         let old = match Packed::of(key) {
             Packed::V4(packed) => self.v4.remove(&packed),
@@ -118,7 +118,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         self.changed(*key, Some(old))
     }
 
-    /// Logs that the route of a key changed, and returns what it was.
+    /// Logs a change of a key's route, and returns the former route.
     fn changed(&mut self, key: RouteKey, old: Option<Id>) -> Option<Route<D>> {
         let released = old.and_then(|id| self.values.release(id));
         self.part_of = None;
@@ -126,12 +126,12 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         released.map(|value| value.at(key))
     }
 
-    /// Returns the route of a key, which is as [`Route::canonical_key`] gives it.
+    /// Returns the route of a key, which must be as [`Route::canonical_key`] gives it.
     pub fn get(&self, key: &RouteKey) -> Option<Route<D>> {
         self.route(*key, self.id(Packed::of(key))?)
     }
 
-    /// Returns the route of a key and a value.
+    /// Builds a route from its key and value.
     fn route(&self, key: RouteKey, id: Id) -> Option<Route<D>> {
         Some(self.values.get(id)?.at(key))
     }
@@ -145,7 +145,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         .copied()
     }
 
-    /// Gives all routes with the next hops `from` the next hops `to`, in both families. It costs
+    /// Replaces the next hops `from` by `to` in all routes of both families. The cost depends on
     /// the number of different next hops, not of routes.
     pub fn replace_nexthops(&mut self, from: &NextHops<D>, to: &NextHops<D>) {
         let of: Vec<Id> = (0..)
@@ -162,12 +162,12 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         }
     }
 
-    /// Returns the routes, in the order of their keys.
+    /// Returns the routes, in key order.
     pub fn iter(&self) -> impl Iterator<Item = Route<D>> + '_ {
         self.ids().filter_map(|(key, id)| self.route(key.unpack(), id))
     }
 
-    /// Returns the keys of the routes, in order.
+    /// Returns the routes' keys, in order.
     pub fn keys(&self) -> impl Iterator<Item = RouteKey> + '_ {
         self.ids().map(|(key, _)| key.unpack())
     }
@@ -187,45 +187,44 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         v4.chain(v6).chain(generic)
     }
 
-    /// Returns the next hops of the routes, each once or a few times.
+    /// Returns the routes' next hops. The same ones may repeat a few times.
     pub fn nexthops(&self) -> impl Iterator<Item = &NextHops<D>> {
         self.values.iter().flatten().map(|value| &value.nexthops)
     }
 
-    /// Returns the devices that the routes refer to, each once or a few times.
+    /// Returns the routes' devices. The same one may repeat a few times.
     pub fn device_names(&self) -> impl Iterator<Item = D> {
         self.nexthops().flat_map(|nexthops| nexthops.devices().cloned())
     }
 
-    /// Makes a route ours if it is there already as desired. That ends when it is removed.
+    /// Makes a route ours if it already exists as desired. Removing the route ends this.
     pub fn adopt(&mut self, key: RouteKey) {
         if self.adopt.insert(key) {
             self.log_marked(key);
         }
     }
 
-    /// Logs that a route is marked otherwise.
+    /// Logs a change of a route's marks.
     fn log_marked(&mut self, key: RouteKey) {
         let id = self.id(Packed::of(&key));
         let value = id.and_then(|id| self.values.get(id)).map(Arc::clone);
         self.log(Change::Route(key, value));
     }
 
-    /// Returns the keys of the routes that become ours if they are there already.
+    /// Returns the keys of the routes that become ours if they already exist.
     pub fn adopted(&self) -> &BTreeSet<RouteKey> {
         &self.adopt
     }
 
-    /// Marks a route as offered by another host: whether the kernel takes it is not up to this one.
-    /// If the kernel refuses it, that is its status, and all else still converges. That ends when
-    /// it is removed.
+    /// Marks a route as offered by another host. If the kernel refuses it, that is only its status,
+    /// and all others still converge. Removing the route ends this.
     pub fn offer(&mut self, key: RouteKey) {
         if self.offered.insert(key) {
             self.log_marked(key);
         }
     }
 
-    /// Returns the keys of the routes that are offered by other hosts.
+    /// Returns the keys of the routes offered by other hosts.
     pub fn offered(&self) -> &BTreeSet<RouteKey> {
         &self.offered
     }
@@ -235,13 +234,13 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         self.log.add(change, kept);
     }
 
-    /// Returns the revision, which differs from that of any other state of these or other routes.
+    /// Returns the revision, which is unique among all states of these and other routes.
     pub fn revision(&self) -> Revision {
         self.log.now()
     }
 
-    /// Returns the keys of the routes that were added, changed or removed since a revision of these
-    /// routes; `None` where that is not known of single routes.
+    /// Returns the keys of the routes added, changed or removed since a revision of these routes.
+    /// `None` if they are not known one by one.
     pub fn changed_since(&self, revision: Revision) -> Option<BTreeSet<RouteKey>> {
         let changes = self.log.since(revision)?;
         changes
@@ -252,7 +251,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
             .collect()
     }
 
-    /// Returns those of the routes that have one of `keys`.
+    /// Returns the routes with these keys.
     #[must_use]
     pub fn at(&self, keys: impl IntoIterator<Item = RouteKey>) -> Routes<D> {
         let mut some: Routes<D> = keys.into_iter().filter_map(|key| self.get(&key)).collect();
@@ -260,7 +259,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         some
     }
 
-    /// Returns those of the routes that are wanted.
+    /// Returns the routes for which `wanted` returns true.
     #[must_use]
     pub fn filtered(&self, mut wanted: impl FnMut(&RouteKey) -> bool) -> Routes<D> {
         self.subset(
@@ -270,7 +269,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         )
     }
 
-    /// Returns some of the routes, with their values at the same positions.
+    /// Returns part of the routes, with their values at the same positions.
     pub(super) fn subset(
         &self,
         v4: BTreeMap<Key4, Id>,
@@ -293,7 +292,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         some
     }
 
-    /// Marks the routes as they are marked among others.
+    /// Copies the routes' marks from others.
     fn mark_as(&mut self, others: &Routes<D>) {
         [self.adopt, self.offered] = [&others.adopt, &others.offered].map(|marked| {
             marked.iter().copied().filter(|key| self.id(Packed::of(key)).is_some()).collect()
@@ -303,7 +302,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
 
 impl<D: Clone + Eq + Hash> FromIterator<Route<D>> for Routes<D> {
     fn from_iter<I: IntoIterator<Item = Route<D>>>(routes: I) -> Routes<D> {
-        // A tree that is made of all its rows at once is full, and fast to make of rows in order.
+        // A tree built from all its rows at once is full, and fast to build from ordered rows.
         let (mut v4, mut v6, mut generic) = (Vec::new(), Vec::new(), Vec::new());
         let mut values = Values::default();
         for route in routes {
@@ -325,7 +324,7 @@ impl<D: Clone + Eq + Hash> FromIterator<Route<D>> for Routes<D> {
     }
 }
 
-/// Returns the rows that are wanted.
+/// Returns the rows for which `wanted` returns true.
 fn retained<K: Ord + Copy>(
     rows: &BTreeMap<K, Id>,
     mut wanted: impl FnMut(&K) -> bool,
@@ -333,7 +332,7 @@ fn retained<K: Ord + Copy>(
     rows.iter().filter(|(key, _)| wanted(key)).map(|(key, id)| (*key, *id)).collect()
 }
 
-/// Returns the tables of keys.
+/// Returns the keys' tables.
 pub(super) fn tables<K: DumpKey>(keys: &BTreeMap<K, Id>) -> impl Iterator<Item = u32> {
     let mut last = None;
     std::iter::from_fn(move || {
@@ -344,7 +343,7 @@ pub(super) fn tables<K: DumpKey>(keys: &BTreeMap<K, Id>) -> impl Iterator<Item =
     })
 }
 
-/// Makes a full tree. Of two rows of one key the last counts.
+/// Builds a full tree. If two rows have the same key, the last counts.
 fn full<K: Ord + Copy, D: Eq + Hash>(
     mut rows: Vec<(K, Id)>,
     values: &mut Values<D>,
@@ -381,7 +380,7 @@ impl<D: Clone + Eq + Hash, const N: usize> From<[Route<D>; N]> for Routes<D> {
     }
 }
 
-/// Whether two are the same routes, whatever they were before.
+/// True if the routes are the same, with any history.
 impl<D: Clone + Eq + Hash> PartialEq for Routes<D> {
     fn eq(&self, other: &Routes<D>) -> bool {
         self.revision() == other.revision()

@@ -1,12 +1,12 @@
-//! [`NexthopTable`]: the nexthop objects that routes point at. It says which of the objects in the
-//! kernel are used, which are changed, and what ids new ones get.
+//! [`NexthopTable`] holds the nexthop objects that routes point at. It decides which existing
+//! objects are used and changed, and which ids new ones get.
 //!
-//! Nothing is remembered from pass to pass. An object that is there as desired is used. Where a set
-//! of next hops has become another one, the routes are to stay on their object, so that one change
-//! of the object is all there is to do. So the new set takes the only object whose set is not
-//! desired any more. Of several it takes the one with the set's own id, a hash of the first route
-//! that has the set: as a rule that route is the same before and after. Where it is not, the routes
-//! move to a new object, which costs an op each and is as right.
+//! It remembers nothing between passes. An existing object that is as desired is used. If a set of
+//! next hops changes, its routes should stay on their object, so that a single change of the object
+//! suffices. So the new set takes over an object whose set is no longer desired. If there are
+//! several, it takes the one with the set's own id, a hash of the first route with the set, which
+//! is usually the same before and after. If it is not, the routes move to a new object. That costs
+//! an op for each route, but is equally correct.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,10 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::kinds::{NextHop, Nexthop, NexthopTarget, Route, RouteKey, RouteType};
 use crate::values::Family;
 
-/// The next hops of a set, sorted, each with its weight.
+/// A set's next hops, sorted, each with its weight.
 type NexthopSet = Vec<(NextHop, u16)>;
 
-/// The nexthop objects that routes point at, and which object holds which set of next hops.
+/// The nexthop objects that routes point at, with the set of next hops of each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct NexthopTable {
     of_sets: BTreeMap<NexthopSet, u32>,
@@ -25,20 +25,20 @@ pub(crate) struct NexthopTable {
 }
 
 impl NexthopTable {
-    /// Returns all objects, in the order of their ids.
+    /// Returns all objects, by id.
     pub(crate) fn all(&self) -> &[Nexthop] {
         &self.all
     }
 
-    /// Makes the table for values of routes, given the objects that are in the kernel. `first_keys`
-    /// finds the key of the first route of each value; it is called only if new ids are needed.
+    /// Makes the table for the values of routes, given the existing objects. `first_keys` finds the
+    /// key of each value's first route. It is called only if new ids are needed.
     pub(super) fn of(
         values: &[Option<&Route>],
         first_keys: impl Fn() -> Vec<Option<RouteKey>>,
         observed: &[Nexthop],
         marker: u8,
     ) -> NexthopTable {
-        // Each set with the values that have it, whose next hops are in the order as written.
+        // Each set with the values that use it, which list next hops in the order written.
         let mut sets: BTreeMap<NexthopSet, Vec<usize>> = BTreeMap::new();
         for (at, route) in values.iter().enumerate() {
             if let Some(set) = route.and_then(set_of) {
@@ -96,7 +96,7 @@ impl NexthopTable {
         NexthopTable { of_sets, all }
     }
 
-    /// Returns the object that a route points at instead of having next hops of its own.
+    /// Returns the object that a route points at, or `None` if the route contains its next hops.
     pub(super) fn object_of(&self, route: &Route) -> Option<u32> {
         if self.of_sets.is_empty() {
             return None;
@@ -104,8 +104,8 @@ impl NexthopTable {
         self.of_sets.get(&set_of(route)?).copied()
     }
 
-    /// Splits the table in two: the sets whose object, or a member of it, is among `ids`, come
-    /// second. Neither part has objects to create, so a plan made with it is about routes alone.
+    /// Splits the table in two. Sets whose object, or a member of it, is among `ids` are in the
+    /// second. Neither part has objects to create, so a plan with it concerns only routes.
     pub(super) fn split(&self, ids: &BTreeSet<u32>) -> (NexthopTable, NexthopTable) {
         let groups = self
             .all
@@ -124,7 +124,7 @@ impl NexthopTable {
     }
 }
 
-/// Returns where an object for a set leads, given the ids of the objects for single next hops.
+/// Returns the target of a set's object, given the ids of the objects for single next hops.
 fn target_of_set(set: &NexthopSet, ids: &BTreeMap<NexthopTarget, u32>) -> Option<NexthopTarget> {
     if let [(hop, _)] = set.as_slice() {
         return Some(target_of(hop));
@@ -135,8 +135,8 @@ fn target_of_set(set: &NexthopSet, ids: &BTreeMap<NexthopTarget, u32>) -> Option
     Some(NexthopTarget::Group(members))
 }
 
-/// Returns true if a group leads to IPv4, or may. The kernel lets no route of IPv6 lead there, and
-/// so none of their groups become such.
+/// Returns true if a group leads to IPv4, or may. The kernel refuses it for IPv6 routes, so none of
+/// their groups may become one.
 fn leads_to_four(target: &NexthopTarget, observed: &[Nexthop]) -> bool {
     let NexthopTarget::Group(members) = target else {
         return false;
@@ -147,15 +147,15 @@ fn leads_to_four(target: &NexthopTarget, observed: &[Nexthop]) -> bool {
     })
 }
 
-/// Returns true if an object can stand for a route's next hops.
+/// Returns true if an object can replace the route's next hops.
 pub(super) fn can_point(route: &Route) -> bool {
     set_of(route).is_some()
 }
 
-/// Returns the set of a route's next hops, if an object can hold it. The kernel wants a device for
-/// each next hop, takes none twice in a group, and lets no route of IPv6 with a source prefix point
-/// at an object. A route straight out of a device may make the gateways of others reachable, and
-/// keeps its own next hop.
+/// Returns the set of a route's next hops, if an object can hold it. The kernel requires a device
+/// for each next hop, takes none twice in a group, and refuses IPv6 routes with a source prefix. A
+/// route straight out of a device may make other routes' gateways reachable, so it contains its
+/// next hop.
 fn set_of(route: &Route) -> Option<NexthopSet> {
     if route.kind != RouteType::Unicast || route.from.is_some() {
         return None;
@@ -177,33 +177,33 @@ fn family_of(hop: &NextHop) -> Family {
     hop.via.map_or(Family::Inet, Family::of)
 }
 
-/// Returns where an object for one next hop leads.
+/// Returns the target of the object for one next hop.
 fn target_of(hop: &NextHop) -> NexthopTarget {
     NexthopTarget::One(family_of(hop), hop.clone().with_weight(1))
 }
 
-/// One use of a target: in the routes of a value, at a position among their next hops.
+/// A use of a target: by the routes of a value, at a position among their next hops.
 struct Use {
     value: usize,
     position: usize,
 }
 
-/// The targets of routes, each with all its uses.
+/// The routes' targets, each with all its uses.
 type Wanted = BTreeMap<NexthopTarget, Vec<Use>>;
 
-/// Gives ids to targets.
+/// Assigns ids to targets.
 struct IdAllocator<'a, F> {
     observed: &'a [Nexthop],
     used: BTreeSet<u32>,
     marker: u8,
     first_keys: F,
-    /// The key of the first route of each value, once it was needed.
+    /// The key of each value's first route, once looked up.
     found: OnceCell<Vec<Option<RouteKey>>>,
 }
 
 impl<F: Fn() -> Vec<Option<RouteKey>>> IdAllocator<'_, F> {
-    /// Gives ids to the targets of one sort, which take over those objects of that sort that are
-    /// not desired any more.
+    /// Assigns ids to the targets of one sort. They take over existing objects of the same sort
+    /// that are no longer desired.
     fn assign(
         &mut self,
         wanted: Wanted,
@@ -238,7 +238,7 @@ impl<F: Fn() -> Vec<Option<RouteKey>>> IdAllocator<'_, F> {
             };
             let own = self.own_id(&first);
             let id = free.take(&own).or_else(|| self.next_unused(own));
-            // If all sixteen million ids are used, the next hops are written out.
+            // If all sixteen million ids are used, routes contain their next hops.
             let Some(id) = id else { continue };
             self.used.insert(id);
             ids.insert(target, id);
@@ -252,7 +252,7 @@ impl<F: Fn() -> Vec<Option<RouteKey>>> IdAllocator<'_, F> {
         uses.iter().filter_map(|at| Some((first_keys.get(at.value).copied()??, at.position))).min()
     }
 
-    /// Returns the id that a target's first use stands for.
+    /// Returns the id derived from a target's first use.
     fn own_id(&self, (key, position): &(RouteKey, usize)) -> u32 {
         let RouteKey { table, dst, metric, tos, .. } = key;
         // FNV-1a: the same in every version and on every machine.
@@ -263,7 +263,7 @@ impl<F: Fn() -> Vec<Option<RouteKey>>> IdAllocator<'_, F> {
         ids.start() + (hash >> 24 ^ hash) % (ids.end() - ids.start() + 1)
     }
 
-    /// Returns the first id from `from` on that no object has.
+    /// Returns the first unused id from `from` on.
     fn next_unused(&self, from: u32) -> Option<u32> {
         let ids = Nexthop::ids(self.marker);
         let mut from_there = (from..=*ids.end()).chain(*ids.start()..from);

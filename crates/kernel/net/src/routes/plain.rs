@@ -1,4 +1,4 @@
-//! [`PlainRoute`]: a route with nothing but what most routes have, in a few integers.
+//! [`PlainRoute`] holds the fields that most routes have, in a few integers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,40 +6,40 @@ use super::index::{Key6, Packed, key4};
 use crate::kinds::{Metrics, NextHop, NextHops, Route, RouteKey, RouteType, Scope};
 use crate::values::{Dev, Family, Prefix};
 
-/// A route in canonical form with at most one next hop, written out or of a nexthop object. It has
-/// no metrics, no preferred source, no source prefix, and nothing that the model does not hold.
+/// A route in canonical form with at most one next hop, contained or by a nexthop object. It has no
+/// metrics, preferred source, source prefix, or configuration outside the model.
 ///
-/// This is the form in which a route goes from a netlink message to the
-/// [`DumpMatcher`](crate::internal::DumpMatcher): it is copied, and never allocates.
+/// A route has this form on its way from a netlink message to the
+/// [`DumpMatcher`](crate::internal::DumpMatcher). It is copied, and never allocates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlainRoute {
-    /// The table.
+    /// The table's number, which may exceed 255.
     pub table: u32,
-    /// The family.
+    /// The family of the destination.
     pub family: Family,
     /// The destination as a number, without host bits.
     pub dst: u128,
-    /// The destination's prefix length.
+    /// The destination's prefix length in bits.
     pub len: u8,
-    /// The metric.
+    /// The metric; the lowest wins.
     pub metric: u32,
-    /// The type of service.
+    /// The type of service, for IPv4.
     pub tos: u8,
-    /// The type.
+    /// How the route treats its packets.
     pub kind: RouteType,
-    /// The scope, of IPv4 alone.
+    /// The scope, for IPv4; `None` for IPv6.
     pub scope: Option<Scope>,
-    /// The protocol: who installed the route.
+    /// The writer's protocol (`rtm_protocol`).
     pub protocol: u8,
-    /// The gateway.
+    /// The gateway, or `None` if the destination is on the link.
     pub via: Option<IpAddr>,
-    /// The index of the device.
+    /// The index of the device, if the row has one.
     pub dev: Option<u32>,
-    /// The gateway is taken to be on the link.
+    /// True if the gateway counts as on the link although no address says so.
     pub onlink: bool,
-    /// The nexthop object that the route points at. Of what the object expands to, only the device
-    /// is given here.
+    /// The nexthop object that the route points at. Of the object's expansion, only the device is
+    /// included.
     pub object: Option<u32>,
 }
 
@@ -64,7 +64,7 @@ impl PlainRoute {
         }
     }
 
-    /// Converts a route in canonical form. Returns `None` for one that is not plain.
+    /// Converts a route in canonical form. Returns `None` if it is not plain.
     pub fn of(route: &Route) -> Option<PlainRoute> {
         let (via, dev, onlink, object) = match &route.nexthops {
             NextHops::None => (None, None, false, None),
@@ -126,7 +126,7 @@ impl PlainRoute {
         }
     }
 
-    /// The route's key.
+    /// Returns the route's key.
     pub fn key(&self) -> RouteKey {
         RouteKey {
             table: self.table,
@@ -137,7 +137,7 @@ impl PlainRoute {
         }
     }
 
-    /// The destination as a prefix.
+    /// Returns the destination as a prefix.
     pub fn dst(&self) -> Prefix {
         let address = match self.family {
             // The high bits are zero.

@@ -1,5 +1,5 @@
-//! [`ResolvedRoutes`]: desired routes whose devices were found. The work is done once for each
-//! value, not for each route, and once for one observation.
+//! [`ResolvedRoutes`] holds desired routes with their devices. Each value is resolved once for an
+//! observation, not each route.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -19,13 +19,13 @@ use crate::ownership::{Owned, Policy};
 use crate::proof::DomainDevices;
 use crate::values::{Dev, IfName};
 
-/// How a route names its devices: by name, or by index.
+/// A device reference in a route: by name, or by index.
 pub trait DeviceName: Clone + Eq + Hash {
     /// Finds the device.
     ///
     /// # Errors
     ///
-    /// The name, if there is no device of that name.
+    /// Returns the name if no device has it.
     fn find(&self, devices: &Devices) -> Result<Dev, IfName>;
 }
 
@@ -41,19 +41,19 @@ impl DeviceName for Dev {
     }
 }
 
-/// What desired routes look like once they are in the kernel: their devices found, and which
-/// nexthop objects they point at.
+/// Desired routes as they will be in the kernel, with their devices and the nexthop objects that
+/// they point at.
 ///
-/// It is made for one state of the routes and one set of devices. Whatever compares or plans these
-/// routes, or a part of them, takes it, so that names are resolved once.
+/// It is made for one state of the routes and one set of devices. Comparing and planning these
+/// routes, or part of them, both use it, so names are resolved once.
 #[derive(Clone, Debug)]
 pub(crate) struct ResolvedRoutes {
     revision: Revision,
     devices: Devices,
     pub(super) marker: u8,
-    /// By value, as a default route in the table of the value.
+    /// Each value as a default route in the value's table.
     values: Vec<Option<Result<Route, Problem>>>,
-    /// By value, the object that its routes point at.
+    /// For each value, the object that its routes point at.
     objects: Vec<Option<u32>>,
     table: Arc<NexthopTable>,
     /// The devices that lead to gateways.
@@ -61,7 +61,7 @@ pub(crate) struct ResolvedRoutes {
 }
 
 impl ResolvedRoutes {
-    /// Resolves routes that are to bear `marker`, with their next hops written out in each.
+    /// Resolves routes with `marker` that contain their next hops.
     ///
     /// Indexed routes (`Routes<Dev>`) need no devices.
     pub(crate) fn new<D: DeviceName>(
@@ -80,7 +80,7 @@ impl ResolvedRoutes {
         }
     }
 
-    /// Gives next hops that name no device the one that leads to their gateway.
+    /// Adds devices to next hops without one, by their gateways.
     #[must_use]
     pub(crate) fn with_gateways(mut self, gateways: &Gateways) -> ResolvedRoutes {
         for route in self.values.iter_mut().flatten().flatten() {
@@ -90,8 +90,7 @@ impl ResolvedRoutes {
         self
     }
 
-    /// Resolves routes that are to point at nexthop objects. `observed` are the objects that are in
-    /// the kernel.
+    /// Resolves routes that are to point at nexthop objects. `observed` lists the existing objects.
     pub(crate) fn with_objects<D: DeviceName>(
         routes: &Routes<D>,
         devices: &Devices,
@@ -106,8 +105,8 @@ impl ResolvedRoutes {
         resolved
     }
 
-    /// Resolves routes that are to point at objects that are in the kernel and known. Returns
-    /// `None` if one of them needs another.
+    /// Resolves routes that are to point at known existing objects. Returns `None` if one of them
+    /// needs another object.
     pub(crate) fn with_known_objects<D: DeviceName>(
         routes: &Routes<D>,
         devices: &Devices,
@@ -126,32 +125,32 @@ impl ResolvedRoutes {
         Some(resolved)
     }
 
-    /// Has the routes point at the objects of a table.
+    /// Makes the routes point at the objects of a table.
     fn point_at(&mut self, table: Arc<NexthopTable>) {
         self.objects = self.resolvable().map(|route| table.object_of(route?)).collect();
         self.table = table;
     }
 
-    /// Returns the nexthop objects that the routes point at; none where next hops are written out.
+    /// Returns the nexthop objects that the routes point at. Empty if routes contain their next
+    /// hops.
     pub(crate) fn nexthop_table(&self) -> &NexthopTable {
         &self.table
     }
 
-    /// Returns the routes of each value with their next hops written out, by its position, and the
-    /// object that they point at.
+    /// Returns a route for each value with its next hops, by the value's position, and the object
+    /// that such routes point at.
     pub(super) fn assigned(&self) -> impl Iterator<Item = (Id, &Route, Option<u32>)> {
         let values = (0..).zip(self.resolvable().zip(&self.objects));
         values.filter_map(|(id, (value, object))| Some((id, value?, *object)))
     }
 
-    /// Returns each value as a route with its next hops written out, and `None` where it cannot be
-    /// resolved.
+    /// Returns each value as a route with its next hops, or `None` if it cannot be resolved.
     fn resolvable(&self) -> impl Iterator<Item = Option<&Route>> {
         let values = self.values.iter();
         values.map(|value| value.as_ref()?.as_ref().ok())
     }
 
-    /// Returns true if this was made for these routes, or for routes that these are a part of.
+    /// Returns true if this was made for these routes, or for a set of which they are a part.
     pub(super) fn covers<D>(&self, routes: &Routes<D>) -> bool {
         routes.log.now() == self.revision || routes.part_of == Some(self.revision)
     }
@@ -167,8 +166,7 @@ impl ResolvedRoutes {
         })
     }
 
-    /// Returns the keys of the routes that are outside of the domain of a policy, where `links` are
-    /// there.
+    /// Returns the keys of the routes outside a policy's domain, given the observed `links`.
     pub(crate) fn outside_domain<D: DeviceName>(
         &self,
         routes: &Routes<D>,
@@ -195,8 +193,8 @@ impl ResolvedRoutes {
         outside
     }
 
-    /// Returns these for other routes, or other devices, than were resolved: they are resolved
-    /// here, and point at the same nexthop objects.
+    /// Adapts this to other routes or devices, which are resolved here. They point at the same
+    /// nexthop objects.
     pub(crate) fn for_routes<D: DeviceName>(
         &self,
         routes: &Routes<D>,
@@ -210,13 +208,12 @@ impl ResolvedRoutes {
         Cow::Owned(others.with_gateways(&self.gateways))
     }
 
-    /// Returns routes as they are observed once they are in the kernel, in the order of their keys.
-    /// They are [those](Self::for_routes) that were resolved, or a part of them.
+    /// Returns routes as they will be observed in the kernel, by key. They are
+    /// [those](Self::for_routes) that were resolved, or a part of them.
     ///
     /// # Errors
     ///
-    /// Of a route that names a device that is not there, or is such that the kernel would store
-    /// something else.
+    /// If a route names a device that does not exist, or the kernel would store it differently.
     pub(crate) fn list<D: DeviceName>(
         &self,
         routes: &Routes<D>,
@@ -224,11 +221,11 @@ impl ResolvedRoutes {
         self.list_next(routes, &mut routes.ids().enumerate(), usize::MAX)
     }
 
-    /// Returns the next `most` routes, as [`list`](Self::list) does all.
+    /// Returns the next `most` routes of [`list`](Self::list).
     ///
     /// # Errors
     ///
-    /// As `list`.
+    /// The same as `list`.
     pub(crate) fn list_next<D: DeviceName>(
         &self,
         routes: &Routes<D>,
@@ -259,7 +256,7 @@ impl ResolvedRoutes {
     }
 }
 
-/// The next hops of a route that points at an object. What the object leads to is not the route's.
+/// Returns the next hops of a route that points at an object, without the object's own.
 pub(super) fn pointing_at(object: u32) -> NextHops {
     NextHops::Object(object, Vec::new())
 }
@@ -286,7 +283,7 @@ fn values<D: DeviceName>(
         .collect()
 }
 
-/// Checks a key, with whatever value.
+/// Checks a key, with any value.
 fn check_key<D: DeviceName>(routes: &Routes<D>, key: Packed) -> Result<(), &'static str> {
     if !matches!(key, Packed::Generic(_)) && key.table() != 0 {
         return Ok(());
@@ -295,7 +292,7 @@ fn check_key<D: DeviceName>(routes: &Routes<D>, key: Packed) -> Result<(), &'sta
     route.map_or(Ok(()), |route| route.check())
 }
 
-/// Returns the key of the first route of each value.
+/// Returns the key of each value's first route.
 fn first_keys<D: DeviceName>(routes: &Routes<D>, values: usize) -> Vec<Option<RouteKey>> {
     let mut firsts = vec![None; values];
     for (key, id) in routes.ids() {

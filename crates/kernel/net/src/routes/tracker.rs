@@ -1,10 +1,10 @@
-//! [`Tracker`]: what the kernel is known to hold of desired routes, from one pass to the next.
+//! [`Tracker`] remembers the kernel's state of desired routes from one pass to the next.
 //!
-//! After a pass over all routes it is known what the kernel holds. From then on the routes
-//! themselves log what is desired otherwise, and the monitor reports what changes in the kernel. So
-//! the tracker holds the exceptions alone, and a plan costs the number of changes, whatever the
-//! number of routes. What could not be brought in place is parked: it is no part of a plan until it
-//! is desired otherwise, changes in the kernel, or is to be tried again.
+//! After a pass over all routes, the kernel's state is known. From then on the routes log their own
+//! changes, and the monitor reports changes in the kernel. So the tracker stores only the
+//! exceptions, and a plan costs the number of changes, for any number of routes. A route that could
+//! not be brought in place is parked. Plans leave it out until its declaration changes, it changes
+//! in the kernel, or its retry is due.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
@@ -19,7 +19,7 @@ use crate::devices::Devices;
 use crate::kinds::{Nexthop, ObjectKind as _, Route, RouteKey};
 use crate::resolve::Resolution;
 
-/// The desired routes of a revision, and the keys on which the kernel holds something else.
+/// A revision of the desired routes, and the keys on which the kernel's state differs.
 ///
 /// ```
 /// use trueup_net::internal::Tracker;
@@ -44,16 +44,16 @@ use crate::resolve::Resolution;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tracker {
     at: Revision,
-    /// What the kernel holds on dirty keys.
+    /// The kernel's rows on dirty keys.
     dirty: BTreeMap<RouteKey, Vec<Route>>,
-    /// What it holds on parked keys.
+    /// The kernel's rows on parked keys.
     parked: BTreeMap<RouteKey, Vec<Route>>,
-    /// The nexthop objects that the routes point at, if they are to point at some.
+    /// The nexthop objects that the routes point at, if the mode uses them.
     pub(crate) assignment: Option<NexthopAssignment>,
 }
 
 impl Tracker {
-    /// Records that a pass over all routes has found just these in the kernel.
+    /// Records that a pass over all routes found exactly these in the kernel.
     pub fn in_sync<D: Clone + Eq + Hash>(routes: &Routes<D>) -> Tracker {
         Tracker {
             at: routes.revision(),
@@ -63,8 +63,8 @@ impl Tracker {
         }
     }
 
-    /// Records that a pass has found the nexthop objects of routes in the kernel, but for those
-    /// with the ids `undone`.
+    /// Records that a pass found the routes' nexthop objects in the kernel, except those with the
+    /// ids `undone`.
     ///
     /// Returns `None` if no routes were resolved.
     #[must_use]
@@ -79,31 +79,32 @@ impl Tracker {
         Some(Tracker { assignment: Some(assignment), ..self })
     }
 
-    /// Returns true if it is known at which nexthop objects the routes point.
+    /// Returns true if the nexthop objects that the routes point at are known.
     pub fn has_objects(&self) -> bool {
         self.assignment.is_some()
     }
 
-    /// Returns true if each route stays on its object, given the objects that all are to point at
-    /// now, none of these is gone, and none for which routes may have waited is there by now.
+    /// Returns true if each route stays on its object. `resolved` gives the objects that all routes
+    /// point at now. No object may be gone, and none may have appeared for which routes could have
+    /// waited.
     pub fn keeps_objects(&self, resolved: &Resolution, observed: &[Nexthop]) -> bool {
         self.assignment.as_ref().zip(resolved.routes.as_ref()).is_some_and(|(known, resolved)| {
             known.is_current(resolved) && !known.is_outdated(resolved, observed)
         })
     }
 
-    /// Returns true if [`follow`](Tracker::follow) has found that all routes with some next hops
-    /// got other ones. Then no key is dirty: the objects are what is to be planned for.
+    /// Returns true if [`follow`](Tracker::follow) found that all routes with some next hops got
+    /// other ones. Then no key is dirty: the objects must be planned for.
     pub fn has_replaced_nexthops(&self) -> bool {
         self.assignment.as_ref().is_some_and(|known| !known.replaced.is_empty())
     }
 
-    /// Follows the changes of the desired routes since the last time. The kernel is known to hold
-    /// what was desired until then; a device that was left open in it stays open.
+    /// Follows the changes of the desired routes since the last call. The kernel holds the routes
+    /// as desired until then; a device left open in them stays open.
     ///
-    /// Returns false if it cannot: where too much has changed, or something other than single
-    /// routes, or where a device or a nexthop object is not known any more. Then the tracker is of
-    /// no use any more, and all routes have to be read.
+    /// Returns false if it cannot: too much has changed, something other than single routes has
+    /// changed, or a device or nexthop object is no longer known. Then the tracker is useless, and
+    /// all routes must be read.
     #[must_use]
     pub fn follow<D: DeviceName>(
         &mut self,
@@ -117,7 +118,7 @@ impl Tracker {
         let followed = changes.into_iter().try_for_each(|change| match change {
             Change::Route(key, old) => {
                 let was = old.as_ref().map(|old| indexed(old.at(*key), devices, marker));
-                // With the last route of an object the object goes.
+                // With its last route, an object goes.
                 let is_last = self.assignment.is_some()
                     && old.as_ref().is_some_and(|old| !routes.values.contains(old));
                 self.follow_route(*key, was, is_last)
@@ -130,8 +131,8 @@ impl Tracker {
         followed.is_some()
     }
 
-    /// Follows the change of a route, which is `was` if there was one, and that is known. `is_last`:
-    /// no other route has its value. Returns `None` if it cannot.
+    /// Follows the change of a route, given its known former state `was`. `is_last` is true if no
+    /// other route has its value. Returns `None` if it cannot.
     fn follow_route(
         &mut self,
         key: RouteKey,
@@ -155,7 +156,7 @@ impl Tracker {
         Some(())
     }
 
-    /// Follows a change of the next hops of all routes of a value, each like `old`.
+    /// Follows a change of next hops in all routes with a value, each like `old`.
     fn follow_nexthops<D: DeviceName>(
         &mut self,
         id: Id,
@@ -171,38 +172,37 @@ impl Tracker {
         Some(())
     }
 
-    /// Records that the kernel holds nothing on a key.
+    /// Records that the kernel has no row on a key.
     pub fn mark_absent(&mut self, key: RouteKey) {
         self.parked.remove(&key);
         self.dirty.insert(key, Vec::new());
     }
 
-    /// Records that the kernel holds a route, in canonical form, and nothing else on its key.
+    /// Records that the kernel has one route on a key, given in canonical form.
     pub fn mark_present(&mut self, route: Route) {
         self.parked.remove(&route.key());
         self.dirty.insert(route.key(), vec![route]);
     }
 
-    /// Records that the kernel holds what is desired on a key.
+    /// Records that the kernel's row on a key is as desired.
     pub fn mark_in_sync(&mut self, key: &RouteKey) {
         self.dirty.remove(key);
         self.parked.remove(key);
     }
 
-    /// Records that the kernel holds what is desired on all keys that are `seen`.
+    /// Records that the kernel's rows are as desired on all keys for which `seen` returns true.
     pub fn mark_all_in_sync(&mut self, seen: impl Fn(&RouteKey) -> bool) {
         self.dirty.retain(|key, _| !seen(key));
         self.parked.retain(|key, _| !seen(key));
     }
 
-    /// Records that the kernel holds these routes on a key, in canonical form, and that they are to
-    /// stay for now.
+    /// Records the kernel's rows on a key, in canonical form, and that they stay for now.
     pub fn park(&mut self, key: RouteKey, there: Vec<Route>) {
         self.dirty.remove(&key);
         self.parked.insert(key, there);
     }
 
-    /// Has a parked key planned again. Returns false if the key is not parked.
+    /// Plans a parked key again. Returns false if the key is not parked.
     pub fn wake(&mut self, key: &RouteKey) -> bool {
         let there = self.parked.remove_entry(key);
         let woken = there.is_some();
@@ -215,25 +215,25 @@ impl Tracker {
         self.parked.contains_key(key)
     }
 
-    /// Returns what the kernel holds on a key that is parked.
+    /// Returns the kernel's rows on a parked key, or `None` if it is not parked.
     pub fn parked(&self, key: &RouteKey) -> Option<&[Route]> {
         self.parked.get(key).map(Vec::as_slice)
     }
 
-    /// Returns what the kernel holds on a key that is dirty or parked. On any other it holds what
-    /// is desired.
+    /// Returns the kernel's rows on a dirty or parked key. `None` for any other key, whose row is
+    /// as desired.
     pub fn there(&self, key: &RouteKey) -> Option<&[Route]> {
         self.dirty.get(key).or_else(|| self.parked.get(key)).map(Vec::as_slice)
     }
 
-    /// Returns the keys on which the kernel holds something else than desired, or did when the last
-    /// change was reported, but for those that are parked.
+    /// Returns the keys on which the kernel differs from the desired state, or did when a change
+    /// was last reported. Parked keys are left out.
     pub fn dirty_keys(&self) -> impl Iterator<Item = &RouteKey> {
         self.dirty.keys()
     }
 
-    /// Returns what is desired on the dirty keys, and what the kernel holds there. The plan for
-    /// these is the plan for all routes.
+    /// Returns the desired routes and the kernel's rows on the dirty keys. Their plan is the plan
+    /// for all routes.
     pub fn partial_input<D: Clone + Eq + Hash>(
         &self,
         routes: &Routes<D>,
@@ -246,25 +246,23 @@ impl Tracker {
 
 /// The nexthop objects that desired routes are known to point at.
 ///
-/// A route that gets the next hops of other routes is changed by itself: they have an object that is
-/// in the kernel. If all routes with some next hops get other ones, they stay on their objects, and
-/// the objects are given the new next hops. That costs the number of objects, whatever the number of
-/// routes.
+/// A route that gets the next hops of other routes is changed by itself, since their object is in
+/// the kernel. If all routes with some next hops get other ones, they stay on their objects, and
+/// the objects get the new next hops. This costs the number of objects, for any number of routes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NexthopAssignment {
     /// The sets of next hops whose objects are in the kernel as desired.
     pub(crate) table: Arc<NexthopTable>,
-    /// All others.
+    /// All other sets.
     undone_sets: Arc<NexthopTable>,
     /// The objects that are not in the kernel as desired.
     undone: BTreeSet<u32>,
-    /// The values that have got other next hops since, each with the object that its routes point
-    /// at.
+    /// Values whose next hops have changed since, each with the object that its routes point at.
     replaced: BTreeMap<Id, u32>,
 }
 
 impl NexthopAssignment {
-    /// Returns true if each route stays on its object, given the objects that all are to point at
+    /// Returns true if each route stays on its object, given the objects that all routes point at
     /// now.
     fn is_current(&self, resolved: &ResolvedRoutes) -> bool {
         resolved.assigned().all(|(id, route, object)| {
@@ -273,8 +271,8 @@ impl NexthopAssignment {
         })
     }
 
-    /// Returns true if an object that was there is gone, and its routes with it, or if one that was
-    /// not as desired is so by now: routes may have waited for it.
+    /// Returns true if an object is gone, with its routes, or if an undone one is now as desired,
+    /// since routes may have waited for it.
     fn is_outdated(&self, resolved: &ResolvedRoutes, observed: &[Nexthop]) -> bool {
         resolved.nexthop_table().all().iter().any(|nexthop| {
             let there = observed.iter().find(|it| it.id == nexthop.id);
@@ -282,8 +280,8 @@ impl NexthopAssignment {
         })
     }
 
-    /// Returns a route as it is in the kernel, where it has the next hops of this one; `None` if
-    /// the object that it points at is not known.
+    /// Returns a route as it would be in the kernel with its next hops. `None` if its object is not
+    /// known.
     fn stored(&self, mut route: Route) -> Option<Route> {
         if can_point(&route) {
             route.nexthops = pointing_at(self.table.object_of(&route)?);
@@ -292,7 +290,7 @@ impl NexthopAssignment {
     }
 }
 
-/// Returns a desired route with its devices found, as it is once it is in the kernel.
+/// Returns a desired route as it will be in the kernel, with its devices.
 fn indexed<D: DeviceName>(route: Route<D>, devices: &Devices, marker: u8) -> Option<Route> {
     let found = route.try_map_dev(|name| name.find(devices)).ok()?;
     Some(Route { protocol: marker, ..found.canonical() })

@@ -1,5 +1,5 @@
-//! What a link and an address are called: interface names and patterns of them, labels, hardware
-//! addresses. Names are bytes of bounded length, held in place, so that objects stay cheap to copy
+//! The names of links and addresses: interface names, patterns of them, labels, and hardware
+//! addresses. Names are bytes of bounded length, stored in place so that objects are cheap to copy
 //! and compare.
 
 use std::fmt;
@@ -7,16 +7,16 @@ use std::str::FromStr;
 
 use super::ParseError;
 
-/// An interface name: 1 to 15 bytes, which need not be UTF-8 (`IFNAMSIZ` less the NUL).
+/// An interface name: 1 to 15 bytes, not necessarily UTF-8 (`IFNAMSIZ` less the NUL).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IfName(Short);
 
 impl IfName {
-    /// A name from the bytes that the kernel keeps, without the closing NUL.
+    /// Makes a name from the kernel's bytes, without the closing NUL.
     ///
     /// # Errors
     ///
-    /// When the kernel's `dev_valid_name` would refuse it.
+    /// If the kernel's `dev_valid_name` would refuse it.
     pub fn from_bytes(name: &[u8]) -> Result<IfName, ParseError> {
         let reserved = name == b"." || name == b"..";
         Short::new(name)
@@ -30,18 +30,18 @@ impl IfName {
             .ok_or_else(|| ParseError::IfName(String::from_utf8_lossy(name).into_owned()))
     }
 
-    /// The bytes, without a NUL.
+    /// Returns the bytes, without a NUL.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
 
-    /// Returns true if the kernel takes it for a template when a link gets it, and replaces `%d` by
-    /// a number. No link has such a name, and none can be desired.
+    /// Returns true if the kernel would take the name for a template and replace `%d` by a number.
+    /// No link has such a name, and none can be desired.
     pub fn is_template(&self) -> bool {
         self.as_bytes().contains(&b'%')
     }
 
-    /// The name as text, where it is UTF-8.
+    /// Returns the name as text, or `None` if it is not UTF-8.
     pub fn as_str(&self) -> Option<&str> {
         std::str::from_utf8(self.as_bytes()).ok()
     }
@@ -56,7 +56,7 @@ impl FromStr for IfName {
 }
 
 impl fmt::Display for IfName {
-    /// Bytes that are not UTF-8 are shown as U+FFFD.
+    /// Shows bytes that are not UTF-8 as U+FFFD.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&String::from_utf8_lossy(self.as_bytes()))
     }
@@ -68,24 +68,24 @@ impl fmt::Debug for IfName {
     }
 }
 
-/// The label of an IPv4 address, such as `eth0:1`: 1 to 15 bytes of any kind but NUL. By custom it
-/// begins with the device's name.
+/// An IPv4 address's label, such as `eth0:1`: 1 to 15 bytes other than NUL. By custom it begins
+/// with the device's name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label(Short);
 
 impl Label {
-    /// A label from the bytes that the kernel keeps, without the closing NUL.
+    /// Makes a label from the kernel's bytes, without the closing NUL.
     ///
     /// # Errors
     ///
-    /// When there are none, more than 15, or a NUL among them.
+    /// If there are none, more than 15, or a NUL among them.
     pub fn from_bytes(label: &[u8]) -> Result<Label, ParseError> {
         Short::new(label)
             .map(Label)
             .ok_or_else(|| ParseError::Label(String::from_utf8_lossy(label).into_owned()))
     }
 
-    /// The bytes, without a NUL.
+    /// Returns the bytes, without a NUL.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
@@ -100,7 +100,7 @@ impl FromStr for Label {
 }
 
 impl fmt::Display for Label {
-    /// Bytes that are not UTF-8 are shown as U+FFFD.
+    /// Shows bytes that are not UTF-8 as U+FFFD.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&String::from_utf8_lossy(self.as_bytes()))
     }
@@ -120,11 +120,11 @@ pub struct LinkAddr {
 }
 
 impl LinkAddr {
-    /// An address from its bytes.
+    /// Makes an address from its bytes.
     ///
     /// # Errors
     ///
-    /// When there are none, or more than 32.
+    /// If there are none, or more than 32.
     pub fn from_bytes(address: &[u8]) -> Result<LinkAddr, ParseError> {
         if address.is_empty() || address.len() > 32 {
             return Err(ParseError::LinkAddr(format!("{} bytes", address.len())));
@@ -134,7 +134,7 @@ impl LinkAddr {
         Ok(LinkAddr { bytes, len: address.len() as u8 })
     }
 
-    /// The bytes.
+    /// Returns the 1 to 32 bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
@@ -183,7 +183,7 @@ impl fmt::Debug for LinkAddr {
     }
 }
 
-/// 1 to 15 bytes, held in place (`IFNAMSIZ` less the NUL). They need not be UTF-8.
+/// 1 to 15 bytes, stored in place (`IFNAMSIZ` less the NUL), not necessarily UTF-8.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Short {
     bytes: [u8; 15],
@@ -205,16 +205,17 @@ impl Short {
     }
 }
 
-/// The name of an interface, or a pattern of names: `*` stands for any bytes, or none.
+/// An interface name, or a pattern of names in which `*` matches any bytes, or none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InterfacePattern(Vec<u8>);
 
 impl InterfacePattern {
-    /// A pattern from its bytes, which need not be UTF-8.
+    /// Makes a pattern from its bytes, not necessarily UTF-8.
     ///
     /// # Errors
     ///
-    /// When no name fits: what is beside `*` is more than 15 bytes, or has one that no name has.
+    /// If no name can match: without `*` it has more than 15 bytes, or it has a byte that no name
+    /// has.
     pub fn from_bytes(pattern: &[u8]) -> Result<InterfacePattern, ParseError> {
         let rest: Vec<u8> = pattern.iter().copied().filter(|byte| *byte != ANY).collect();
         if pattern.is_empty() || !rest.is_empty() {
@@ -224,12 +225,12 @@ impl InterfacePattern {
         Ok(InterfacePattern(pattern.to_vec()))
     }
 
-    /// The bytes of the pattern.
+    /// Returns the pattern's bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Returns true if the name fits the pattern.
+    /// Returns true if the name matches the pattern.
     pub fn matches(&self, name: &IfName) -> bool {
         let mut parts = self.0.split(|byte| *byte == ANY);
         let first = parts.next().unwrap_or_default();
@@ -248,16 +249,16 @@ impl InterfacePattern {
         rest.ends_with(last)
     }
 
-    /// Returns true if a name can fit both patterns.
+    /// Returns true if one name can match both patterns.
     pub(crate) fn meets(&self, other: &InterfacePattern) -> bool {
         let (one, other) = (self.as_bytes(), other.as_bytes());
-        // By how much of either is read: whether a name can have fitted both so far.
+        // By the lengths read of both: true if one name can match both beginnings.
         let mut fits = vec![vec![false; other.len() + 1]; one.len() + 1];
         fits[0][0] = true;
         for at in 0..=one.len() {
             for of in 0..=other.len() {
                 let is_same = at > 0 && of > 0 && one[at - 1] == other[of - 1];
-                // Where one has `*`, that ends here, or takes what the other has here.
+                // A `*` in one ends here, or matches the other's next byte.
                 let is_any = at > 0 && one[at - 1] == ANY || of > 0 && other[of - 1] == ANY;
                 fits[at][of] |= is_same && fits[at - 1][of - 1]
                     || is_any && (at > 0 && fits[at - 1][of] || of > 0 && fits[at][of - 1]);
@@ -267,15 +268,17 @@ impl InterfacePattern {
     }
 }
 
-/// What stands for any bytes in a pattern.
+/// The byte that matches any bytes.
 const ANY: u8 = b'*';
 
 impl FromStr for InterfacePattern {
     type Err = ParseError;
 
+    /// Parses a pattern from text.
+    ///
     /// # Errors
     ///
-    /// As [`from_bytes`](Self::from_bytes).
+    /// The same as [`from_bytes`](Self::from_bytes).
     fn from_str(text: &str) -> Result<InterfacePattern, ParseError> {
         InterfacePattern::from_bytes(text.as_bytes())
     }

@@ -1,5 +1,5 @@
-//! The small types that every object is made of: families, prefixes and device references. Names
-//! and hardware addresses have a file of their own.
+//! The small types of which every object is made: families, prefixes and device references. Names
+//! and hardware addresses have their own file.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,7 +19,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// The family that an address belongs to.
+    /// Returns an address's family.
     pub fn of(address: IpAddr) -> Family {
         match address {
             IpAddr::V4(_) => Family::Inet,
@@ -27,7 +27,7 @@ impl Family {
         }
     }
 
-    /// The longest prefix length: 32 or 128.
+    /// Returns the longest prefix length: 32 or 128.
     pub fn max_len(self) -> u8 {
         match self {
             Family::Inet => 32,
@@ -35,9 +35,9 @@ impl Family {
         }
     }
 
-    /// The least MTU with which a device has addresses and routes of the family (`IPV4_MIN_MTU`,
-    /// `IPV6_MIN_MTU`). With a smaller one they go, as if it went down (`inetdev_event`,
-    /// `addrconf_notify`).
+    /// Returns the least MTU in bytes at which a device keeps the family's addresses and routes
+    /// (`IPV4_MIN_MTU`, `IPV6_MIN_MTU`). With a smaller one they go, as if the device went down
+    /// (`inetdev_event`, `addrconf_notify`).
     pub fn min_mtu(self) -> u32 {
         match self {
             Family::Inet => 68,
@@ -45,7 +45,7 @@ impl Family {
         }
     }
 
-    /// `0.0.0.0` or `::`.
+    /// Returns `0.0.0.0` or `::`.
     pub fn unspecified(self) -> IpAddr {
         match self {
             Family::Inet => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -53,7 +53,7 @@ impl Family {
         }
     }
 
-    /// iproute2's word: `inet` or `inet6`.
+    /// Returns iproute2's word, `inet` or `inet6`.
     pub fn name(self) -> &'static str {
         match self {
             Family::Inet => "inet",
@@ -68,39 +68,39 @@ impl fmt::Display for Family {
     }
 }
 
-/// Why a text or a number is not a prefix, a name or a hardware address.
+/// The reason why a text or number is not a prefix, a name or a hardware address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
-    /// Bits to the right of the prefix length are set: the kernel refuses that for IPv4 and
-    /// silently masks it for IPv6.
+    /// Bits to the right of the prefix length are set. The kernel refuses them for IPv4 and
+    /// silently clears them for IPv6.
     #[error("{given} has bits set behind its prefix length; write {masked}")]
     HostBits {
-        /// What was given.
+        /// The address and prefix length as given.
         given: IpNetwork,
         /// The prefix that was probably meant.
         masked: IpNetwork,
     },
-    /// The prefix length exceeds 32 or 128.
+    /// The prefix length exceeds the family's maximum, 32 or 128.
     #[error("prefix length {len} is out of range for {family}: 0 to {}", .family.max_len())]
     PrefixLength {
         /// The family of the address.
         family: Family,
-        /// What was given.
+        /// The length as given, in bits.
         len: u8,
     },
-    /// Not of the form `address/length`.
+    /// The text is not of the form `address/length`.
     #[error("`{0}` is not a prefix: write ADDRESS/LENGTH, such as 10.0.0.0/8 or 2001:db8::/32")]
     Prefix(String),
-    /// Not an interface name (`dev_valid_name` in the kernel's net/core/dev.c).
+    /// The text is not an interface name (`dev_valid_name` in the kernel's net/core/dev.c).
     #[error(
         "`{0}` is not an interface name: 1 to 15 bytes without white space, `/` and `:`, not `.` or `..`"
     )]
     IfName(String),
-    /// Not the label of an address.
+    /// The text is not an address's label.
     #[error("`{0}` is not a label: 1 to 15 bytes, such as eth0:1")]
     Label(String),
-    /// Not a hardware address.
+    /// The text is not a hardware address.
     #[error(
         "`{0}` is not a hardware address: write 1 to 32 bytes in hex, such as 02:00:00:00:00:09"
     )]
@@ -114,33 +114,33 @@ pub enum ParseError {
 pub struct Prefix(IpNetwork);
 
 impl Prefix {
-    /// A prefix from its parts.
+    /// Makes a prefix from its parts.
     ///
     /// # Errors
     ///
-    /// When the length is out of range or host bits are set.
+    /// If the length is out of range, or host bits are set.
     pub fn new(address: IpAddr, len: u8) -> Result<Prefix, ParseError> {
         let network = IpNetwork::new(address, len)
             .map_err(|_| ParseError::PrefixLength { family: Family::of(address), len })?;
         Prefix::try_from(network)
     }
 
-    /// A prefix of parts that are known to be right.
+    /// Makes a prefix from parts known to be valid.
     pub(crate) fn of_parts(address: IpAddr, len: u8) -> Prefix {
         Prefix(host_network(address, len))
     }
 
-    /// The prefix that holds an address, its host bits cleared.
+    /// Returns the prefix of a network, with its host bits cleared.
     pub fn containing(network: IpNetwork) -> Prefix {
         Prefix(masked(network))
     }
 
-    /// `0.0.0.0/0` or `::/0`.
+    /// Returns `0.0.0.0/0` or `::/0`.
     pub fn default_route(family: Family) -> Prefix {
         Prefix::containing(host_network(family.unspecified(), 0))
     }
 
-    /// The /32 or /128 of one address.
+    /// Returns the /32 or /128 of one address.
     pub fn host(address: IpAddr) -> Prefix {
         Prefix(IpNetwork::from(address))
     }
@@ -150,34 +150,34 @@ impl Prefix {
         self.0.prefix() == 0
     }
 
-    /// The first address.
+    /// Returns the first address.
     pub fn address(self) -> IpAddr {
         self.0.ip()
     }
 
-    /// The number of leading bits that count.
+    /// Returns the prefix length in bits.
     #[expect(clippy::len_without_is_empty, reason = "a prefix length, not a count of items")]
     pub fn len(self) -> u8 {
         self.0.prefix()
     }
 
-    /// The address family.
+    /// Returns the address family.
     pub fn family(self) -> Family {
         Family::of(self.0.ip())
     }
 
-    /// Returns true if an address lies inside; never across families.
+    /// Returns true if an address of the same family lies inside.
     pub fn contains(self, address: IpAddr) -> bool {
         self.0.contains(address)
     }
 
-    /// Returns true if all addresses of another lie inside; never across families.
+    /// Returns true if all addresses of another prefix of the same family lie inside.
     pub fn covers(self, other: Prefix) -> bool {
         self.len() <= other.len() && self.contains(other.address())
     }
 }
 
-/// An address with a length that is known to be in range.
+/// Makes a network from a length known to be in range.
 fn host_network(address: IpAddr, len: u8) -> IpNetwork {
     IpNetwork::new(address, len).unwrap_or_else(|_| IpNetwork::from(address))
 }
@@ -208,7 +208,7 @@ impl From<Prefix> for IpNetwork {
 impl FromStr for Prefix {
     type Err = ParseError;
 
-    /// Reads `ADDRESS/LENGTH`, or a bare address as its host prefix, as iproute2 does.
+    /// Parses `ADDRESS/LENGTH`, or a bare address as its host prefix, as iproute2 does.
     fn from_str(text: &str) -> Result<Prefix, ParseError> {
         let network: IpNetwork = text.parse().map_err(|_| ParseError::Prefix(text.to_owned()))?;
         Prefix::try_from(network)
@@ -221,36 +221,35 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// A device in the space in which desired and observed objects are compared: an interface that
-/// exists, by its index, or one that the plan at hand creates, or one that is missing, by its place
-/// among those.
+/// A reference to a device, the same for desired and observed objects. An existing interface has
+/// its index. One that the plan creates, or a missing one, has its position among those.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Dev(u32);
 
 impl Dev {
-    /// Interface indexes are positive `int`s, so the top bit is free to tell the two apart.
+    /// Interface indexes are positive `int`s, so the top bit can mark a planned device.
     const PLANNED: u32 = 1 << 31;
 
-    /// With this bit as well, nothing creates the interface.
+    /// With this bit as well, the device is missing.
     const MISSING: u32 = Dev::PLANNED | 1 << 30;
 
-    /// An interface that exists.
+    /// Refers to an existing interface.
     pub fn index(index: u32) -> Dev {
         Dev(index & !Dev::PLANNED)
     }
 
-    /// The `n`th interface that the plan creates, from 0.
+    /// Refers to the `n`th interface that the plan creates, from 0.
     pub fn planned(n: u32) -> Dev {
         Dev(n & !Dev::MISSING | Dev::PLANNED)
     }
 
-    /// The `n`th interface that objects refer to, and that neither exists nor is created, from 0.
+    /// Refers to the `n`th interface that is named but neither exists nor is created, from 0.
     pub fn missing(n: u32) -> Dev {
         Dev(n | Dev::MISSING)
     }
 
-    /// The interface index, unless the device does not exist.
+    /// Returns the interface index, or `None` if the device does not exist.
     pub fn as_index(self) -> Option<u32> {
         (self.0 & Dev::PLANNED == 0).then_some(self.0)
     }

@@ -2,20 +2,21 @@
 
 use std::ops::RangeInclusive;
 
-/// A set of protocol numbers, as the kernel keeps one on each object but links (`rtm_protocol`).
+/// A set of protocol numbers, which the kernel stores on each object but links (`rtm_protocol`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Protocols([u64; 4]);
 
 impl Protocols {
     /// No protocol.
     pub const NONE: Protocols = Protocols([0; 4]);
-    /// Those that mark nothing, as the kernel puts them on its own and `ip` on what is made by
-    /// hand: unspecified, redirect, kernel, boot, static and router advertisement (0 to 4 and 9).
+    /// Numbers that prove nothing, since the kernel gives them to its own objects and `ip` to
+    /// manual ones: unspecified, redirect, kernel, boot, static and router advertisement (0 to 4
+    /// and 9).
     pub const UNMARKED: Protocols = Protocols([0b10_0001_1111, 0, 0, 0]);
 
-    /// The numbers that programs have of their own, with their names: those of
-    /// `linux/rtnetlink.h`, and of FRR's daemons (`zebra/rt_netlink.h`). An agent that takes one
-    /// for its marker takes the objects of that program for its own.
+    /// The numbers of other programs, with their names: from `linux/rtnetlink.h`, and from FRR's
+    /// daemons (`zebra/rt_netlink.h`). An agent with one of these as its marker would take that
+    /// program's objects for its own.
     pub const REGISTERED: [(u8, &str); 26] = [
         (8, "gated"),
         (10, "mrt"),
@@ -44,26 +45,26 @@ impl Protocols {
         (197, "openfabric"),
         (198, "srte"),
     ];
-    /// The numbers that neither the kernel's header nor FRR gives away: those to choose a marker
-    /// from, unless `/etc/iproute2/rt_protos` has them.
+    /// The numbers that neither the kernel's header nor FRR assigns. Choose a marker among them,
+    /// unless `/etc/iproute2/rt_protos` lists it.
     pub const UNASSIGNED: RangeInclusive<u8> = 100..=185;
 
-    /// The name under which a number is one of [`REGISTERED`](Self::REGISTERED).
+    /// Returns the number's name in [`REGISTERED`](Self::REGISTERED), or `None`.
     pub fn registered_name(protocol: u8) -> Option<&'static str> {
         let registered = Protocols::REGISTERED.into_iter();
         let mut names = registered.filter(|(number, _)| *number == protocol);
         names.next().map(|(_, name)| name)
     }
 
-    /// `RTPROT_RA`: routes that the kernel, or a daemon in its place, makes from router
+    /// `RTPROT_RA`: routes that the kernel, or a daemon instead of it, makes from router
     /// advertisements.
     pub const ROUTER_ADVERTISEMENT: u8 = 9;
 
     /// `RTPROT_REDIRECT`, `RTPROT_KERNEL` and `RTPROT_RA`: routes and rules that the kernel derives
-    /// from links, addresses and router advertisements, and that go with them by right.
+    /// from links, addresses and router advertisements, and rightly deletes with them.
     pub(crate) const DERIVED: Protocols = Protocols([0b10_0000_0110, 0, 0, 0]);
 
-    /// The set with one more protocol in it.
+    /// Adds a protocol to the set.
     #[must_use]
     pub fn with(mut self, protocol: u8) -> Protocols {
         self.0[usize::from(protocol / 64)] |= 1 << (protocol % 64);
@@ -75,7 +76,7 @@ impl Protocols {
         self.0[usize::from(protocol / 64)] & 1 << (protocol % 64) != 0
     }
 
-    /// The protocols, in ascending order.
+    /// Returns the protocols, in ascending order.
     pub fn iter(self) -> impl Iterator<Item = u8> {
         (0..=u8::MAX).filter(move |protocol| self.contains(*protocol))
     }

@@ -1,6 +1,5 @@
-//! How serde writes the parts of the model for which a derived form would not do: names as text,
-//! and whatever has an invariant by the constructor that checks it, as what is read may come from
-//! anywhere.
+//! The serde formats that cannot be derived. Names are text. A value with an invariant is read
+//! through the constructor that checks it, since the input may come from anywhere.
 
 use std::fmt;
 
@@ -9,11 +8,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{IfName, InterfacePattern, Label, LinkAddr};
 
-/// Bytes that are nearly always text: written as text where they are UTF-8, else as a list of
-/// numbers.
+/// Bytes that are usually text: written as text if they are UTF-8, else as a list of numbers.
 struct Text<'a>(&'a [u8]);
 
-/// Such bytes, read.
+/// Such bytes, as read.
 struct TextBuf(Vec<u8>);
 
 impl Serialize for Text<'_> {
@@ -56,7 +54,7 @@ impl<'de> Visitor<'de> for TextVisitor {
 macro_rules! by_bytes {
     ($($type:ty),+) => {
         $(impl Serialize for $type {
-            /// As text; what is not UTF-8 as its bytes.
+            /// Writes text, or bytes if it is not UTF-8.
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 Text(self.as_bytes()).serialize(serializer)
             }
@@ -74,7 +72,7 @@ macro_rules! by_bytes {
 by_bytes!(IfName, Label, InterfacePattern);
 
 impl Serialize for LinkAddr {
-    /// As text: `02:00:00:00:00:09`.
+    /// Writes text: `02:00:00:00:00:09`.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -91,7 +89,7 @@ impl<'de> Deserialize<'de> for LinkAddr {
 macro_rules! by_word {
     ($($type:ty: $expected:literal),+) => {
         $(impl serde::Serialize for $type {
-            /// As iproute2's word.
+            /// Writes iproute2's word.
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.serialize_str(self.name())
             }
@@ -113,7 +111,7 @@ macro_rules! by_word {
 
 pub(crate) use by_word;
 
-/// Reads a field that is given, though it may be `null`: one that is absent is left open.
+/// Reads a field that is given, perhaps as `null`. An absent one is left open.
 pub(crate) fn stated<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     T: Deserialize<'de>,

@@ -1,4 +1,4 @@
-//! What the kernel would take along with an op on a link.
+//! Objects that the kernel would delete along with an op on a link.
 
 use trueup_net::{
     Action, Address, BondAttrs, BondMode, BridgeAttrs, Desired, Dev, Hold, IfName, Kind, Kinds,
@@ -30,7 +30,7 @@ fn planned(desired: &Desired, observed: &Observed, owned: &Owned) -> Plan {
     plan(desired, observed, owned, MARKER).unwrap()
 }
 
-/// What each op on a link would take along, if anything; of steps nothing is told.
+/// Returns each op on a link with the kind that it would delete along, if any. Steps are left out.
 fn held(plan: &Plan) -> Vec<(Action, String, Option<Kind>)> {
     let on_links = plan.ops.iter().filter(|op| op.object.kind() == Kind::Link);
     let on_links = on_links.filter(|op| op.reason != Reason::Step);
@@ -71,7 +71,7 @@ fn a_port_of_a_master_that_is_created_or_recreated_keeps_what_is_foreign() {
             [op(create, "m0", None), op(update, "eth0", taken)],
         );
     }
-    // Of another mode it is made anew.
+    // A bond of another mode is made anew.
     let backup = LinkKind::Bond(BondAttrs::default().with_mode(BondMode::ActiveBackup));
     let there =
         observed([eth0, up("m0", 3, backup)]).with_routes([route("10.2.0.0/16", Dev::index(2))]);

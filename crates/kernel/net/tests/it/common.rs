@@ -1,8 +1,8 @@
-//! Random states over few keys, so that they collide, and a toy of a kernel that carries plans out.
+//! Random states over few keys, so that they collide, and a toy kernel that carries plans out.
 //!
-//! The toy is a list of objects by key that honours create, update and delete, and complains where
-//! a kernel would: of a create over what is there, of a device that is not. It knows nothing of
-//! reachability, so that order is for other tests.
+//! The toy is a list of objects by key that obeys create, update and delete. It complains where a
+//! kernel would: a create on a taken key, a missing device. It knows nothing of reachability; other
+//! tests cover order.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -18,12 +18,12 @@ use trueup_net::{
 
 pub(crate) const MARKER: u8 = 116;
 
-/// As many cases as proptest takes by default, or `PROPTEST_CASES`; what fails is kept in no file.
+/// Runs proptest's default number of cases, or `PROPTEST_CASES`. Failures are not saved to a file.
 pub(crate) fn no_file() -> ProptestConfig {
     ProptestConfig { failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// `lo` and `eth0` are there from the start and another writer's; the rest comes and goes.
+/// `lo` and `eth0` are another writer's and exist from the start. The others come and go.
 const NAMES: [&str; 6] = ["lo", "eth0", "x0", "x1", "x2", "x3"];
 
 pub(crate) fn name(text: &str) -> IfName {
@@ -148,7 +148,7 @@ fn some_of<T: Clone + std::fmt::Debug>(
     prop::option::weighted(0.85, prop::collection::vec(one, 0..=most))
 }
 
-/// A desired state, which need not be valid: see [`prune`].
+/// A desired state, perhaps invalid: see [`prune`].
 pub(crate) fn desired() -> impl Strategy<Value = Desired> {
     let parts = (
         some_of(link(), 4),
@@ -176,7 +176,7 @@ pub(crate) fn desired() -> impl Strategy<Value = Desired> {
     })
 }
 
-/// All of the policies, among them often the plain one.
+/// Any policy, often the plain one.
 fn policy() -> impl Strategy<Value = Policy> {
     let policy = (0..32_u8, 0..32_u8, any::<[bool; 3]>()).prop_map(
         |(by_ledger, unstored, [adopt, take, from_agents])| {
@@ -222,7 +222,7 @@ fn domain() -> impl Strategy<Value = Domain> {
     prop_oneof![2 => Just(Domain::default()), 1 => domain]
 }
 
-/// Takes the wrong objects out of a desired state until it can be planned.
+/// Removes wrong objects from a desired state until it can be planned.
 pub(crate) fn prune(desired: &mut Desired, world: &World) -> Plan {
     loop {
         match world.plan(desired) {
@@ -248,8 +248,8 @@ pub(crate) fn prune(desired: &mut Desired, world: &World) -> Plan {
     }
 }
 
-/// A world in which some is ours, by the marker or the ledger, some was taken, some is not ours,
-/// and some keys are held twice.
+/// A world with objects of ours, by the marker or the ledger, overridden objects, foreign ones, and
+/// some keys held twice.
 pub(crate) fn world() -> impl Strategy<Value = World> {
     let fates = prop::collection::vec(0..14_u8, 32);
     (desired(), desired(), fates, any::<u8>(), policy(), domain()).prop_map(
@@ -262,7 +262,7 @@ pub(crate) fn world() -> impl Strategy<Value = World> {
             second.links = None;
             let plan = prune(&mut second, &twins);
             twins.carry_out(&plan);
-            // Routes of one key can be there twice; the second comes from another writer.
+            // A route key can be held twice; the second route is another writer's.
             world
                 .observed
                 .routes
@@ -279,13 +279,13 @@ pub(crate) fn world() -> impl Strategy<Value = World> {
     )
 }
 
-/// The toy.
+/// The toy kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct World {
     pub(crate) observed: Observed,
     pub(crate) owned: Owned,
     pub(crate) policy: Policy,
-    /// What was desired when it was made.
+    /// The desired state when it was made.
     pub(crate) first: Desired,
     next: u32,
 }
@@ -312,13 +312,13 @@ impl World {
         plan(desired, &self.observed, &self.owned, &self.policy)
     }
 
-    /// The protocol that the kernel stores where it is given one.
+    /// Returns the protocol that the kernel stores if it is given one.
     fn stored(&self, kind: Kind, protocol: u8) -> u8 {
         if self.policy.unstored.contains(kind) { 0 } else { protocol }
     }
 
-    /// Lets things happen to what is ours: others rewrite it, the ledger forgets it or has it from
-    /// before it was ours.
+    /// Changes our objects: others rewrite them, and the ledger forgets them or lists them from
+    /// before.
     fn estrange(&mut self, fates: &[u8]) {
         let mut fates = fates.iter().cycle();
         let mut fate = || *fates.next().unwrap();
@@ -353,7 +353,7 @@ impl World {
                 7..=9 => {
                     let mut former = address.clone();
                     former.protocol = 4;
-                    // Neither of these can be had again in place.
+                    // Neither of these can be restored in place.
                     former.scope = Scope(if fate == 8 { 200 } else { former.scope.0 });
                     former.metric = if fate == 9 { 0 } else { former.metric };
                     former.lifetimes = brief;
@@ -439,7 +439,7 @@ impl World {
         self.tidy();
     }
 
-    /// No protocol is read where none is stored.
+    /// Reads no protocol of kinds on which none is stored.
     fn forget_protocols(&mut self) {
         let unstored = |kind| self.policy.unstored.contains(kind);
         let (observed, owned) = (&mut self.observed, &mut self.owned);
@@ -467,7 +467,7 @@ impl World {
         }
     }
 
-    /// Takes out of the ledger what is gone.
+    /// Removes deleted objects from the ledger.
     fn tidy(&mut self) {
         let (observed, owned) = (&self.observed, &mut self.owned);
         fn keys<T: ObjectKind>(items: &[T]) -> BTreeSet<T::Key> {
@@ -487,7 +487,7 @@ impl World {
         self.owned.former.retain(|key, _| there.contains(key));
     }
 
-    /// Returns true if an observed object is ours to delete, as the contract says it.
+    /// Returns true if an observed object is ours to delete, by the contract.
     pub(crate) fn is_ours(&self, object: &Object) -> bool {
         if !self.is_inside(object, &[]) {
             return false;
@@ -517,7 +517,7 @@ impl World {
         self.owned.former.contains_key(&object.key()) && self.is_inside(object, &[])
     }
 
-    /// Whether an object is in the domain. `planned` are the devices that are yet to be created.
+    /// Returns true if an object is in the domain. `planned` lists the devices not created yet.
     pub(crate) fn is_inside(&self, object: &Object, planned: &[(Dev, IfName)]) -> bool {
         let domain = &*self.policy.domain;
         if *domain == Domain::default() {
@@ -566,7 +566,7 @@ impl World {
         }
     }
 
-    /// Writes down what an op made ours, and what it ended. `object` is what it left.
+    /// Records the objects that an op made ours, or ended. `object` is the op's result.
     fn record(&mut self, op: &Op, object: Option<Object>) {
         let kind = op.object.kind();
         let key = object.as_ref().unwrap_or(&op.object).key();
@@ -580,14 +580,14 @@ impl World {
             }
             _ => {}
         }
-        // Its index is what a link is recorded by.
+        // A link is recorded by its index.
         if kind == Kind::Link {
             return;
         }
         let by_ledger = self.policy.by_ledger.contains(kind) || op.reason == Reason::Overridden;
         match object {
             Some(object) if by_ledger || self.is_recorded(&key) => self.own(object),
-            // What is gone in the end is tidied up.
+            // Objects that are gone are removed at the end.
             _ => {}
         }
     }
@@ -604,7 +604,7 @@ impl World {
         }
     }
 
-    /// Records an object as ours, with the protocol that it bears.
+    /// Records an object as ours, with its protocol.
     pub(crate) fn own(&mut self, object: Object) {
         let owned = &mut self.owned;
         match object {
@@ -630,7 +630,7 @@ impl World {
         }
     }
 
-    /// Every object, kind by kind.
+    /// Returns every object, kind by kind.
     pub(crate) fn objects(&self) -> Vec<Object> {
         let Observed { links, addresses, neighbours, routes, rules, .. } = self.observed.clone();
         let links = links.into_iter().map(Object::from);
@@ -645,7 +645,7 @@ impl World {
             .collect()
     }
 
-    /// What another writer declared.
+    /// Returns the objects declared by other writers.
     pub(crate) fn foreign(&self) -> Vec<Object> {
         let declared =
             |object: &Object| !matches!(object, Object::Neighbour(n) if !n.is_declared());
@@ -653,8 +653,8 @@ impl World {
         objects.filter(|object| declared(object) && !self.is_ours(object)).collect()
     }
 
-    /// Carries out all that is not held and does not wait for what is, and records what became
-    /// ours; tells what was done.
+    /// Carries out the ops that neither are held nor wait for held ones, and records ours. Returns
+    /// true for each op carried out.
     pub(crate) fn carry_out(&mut self, plan: &Plan) -> Vec<bool> {
         let mut real = BTreeMap::new();
         let mut done = Vec::new();
@@ -676,8 +676,8 @@ impl World {
         done
     }
 
-    /// A pair cannot be made whose other end has a name that is taken, and nothing can rest on a
-    /// declared device that does not come to exist.
+    /// Returns true if the kernel would refuse the op: a pair whose other end's name is taken, or
+    /// an object on a declared device that does not come to exist.
     pub(crate) fn refuses(&self, op: &Op, plan: &Plan) -> bool {
         let made = |dev: &Dev| {
             let name = plan.devices.name(*dev).copied();
@@ -739,7 +739,7 @@ impl World {
             links.iter().any(|link| Some(link.index) == dev.as_index())
         };
         if !devices(&object).iter().all(there) {
-            // What went with its device is gone, as it should be.
+            // It went with its device, as expected.
             assert_eq!(op.action, Action::Delete, "{object:?}: no such device\n{}", plan.text());
             return;
         }
@@ -749,7 +749,7 @@ impl World {
                 assert_eq!(same, None, "exists: {object:?}");
                 None
             }
-            // A replace makes the route anew that went with its device.
+            // A replace remakes a route that went with its device.
             (Action::Update, was) => was.cloned().filter(|was| devices(was).iter().all(there)),
             (Action::Delete, _) => Some(object.clone()),
         };
@@ -815,7 +815,7 @@ impl World {
                         .with_group(0),
                 );
             }
-            // These follow in a message of their own.
+            // These follow in a second message.
             (link.up, link.master, link.alias) = (None, None, None);
         }
         let at = find(self, link.name)
@@ -836,10 +836,10 @@ impl World {
         }
     }
 
-    /// Deletes a link with its other end and all that lives on either.
+    /// Deletes a link with its other end and all objects on either.
     fn unlink(&mut self, index: u32) {
         let Some(at) = self.observed.links.iter().position(|link| link.index == index) else {
-            // It went with what it stood on, as it should.
+            // It went with the device below, as expected.
             return;
         };
         let gone = self.observed.links.remove(at);
@@ -874,7 +874,7 @@ impl World {
     }
 }
 
-/// What becomes of the protocol of an object, and of its entry in the ledger.
+/// Changes an object's protocol, and its entry in the ledger.
 fn rewrite<K: Ord>(key: K, protocol: &mut u8, owned: &mut BTreeMap<K, u8>, fate: u8) {
     match fate {
         0 | 1 => (*protocol, _) = (4 * fate, owned.remove(&key)),
@@ -886,7 +886,7 @@ fn rewrite<K: Ord>(key: K, protocol: &mut u8, owned: &mut BTreeMap<K, u8>, fate:
     }
 }
 
-/// The attributes that the kernel would report.
+/// Returns the attributes that the kernel would report.
 fn filled(kind: LinkKind) -> LinkKind {
     match kind {
         LinkKind::Bridge(bridge) => LinkKind::Bridge(bridge.with_stp(bridge.stp.or(Some(false)))),
@@ -895,7 +895,7 @@ fn filled(kind: LinkKind) -> LinkKind {
     }
 }
 
-/// The devices that an object is on.
+/// Returns the devices that an object is on.
 pub(crate) fn devices(object: &Object) -> Vec<Dev> {
     match object {
         Object::Address(address) => vec![address.dev],
@@ -908,7 +908,7 @@ pub(crate) fn devices(object: &Object) -> Vec<Dev> {
     }
 }
 
-/// Takes one object out of a list, which must be there, and puts another in.
+/// Removes one object, which must exist, from a list, and adds another.
 fn swap<T: Clone + Into<Object>>(list: &mut Vec<T>, out: Option<Object>, into: Option<Object>)
 where
     Object: Unwrap<T>,

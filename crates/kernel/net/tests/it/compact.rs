@@ -1,5 +1,4 @@
-//! Observed routes in compact form, beside all that stays as it is: more of them than a plan
-//! resolves at a time.
+//! Observed routes in compact form among others, more of them than a plan resolves at a time.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,7 +12,8 @@ const MARKER: u8 = 116;
 const OTHER: u8 = 4;
 const MANY: u32 = 4_000;
 
-/// The `n`-th key: of both families, and in several tables, metrics, types of service and sources.
+/// Returns the `n`-th key: in both families and several tables, metrics, types of service and
+/// sources.
 fn key(n: u32) -> RouteKey {
     let number = n / 4;
     let dst = match n % 2 {
@@ -52,7 +52,7 @@ fn through(key: &RouteKey, last: u8) -> Route {
     route(key, NextHops::One(gateway(key, last)))
 }
 
-/// What is on the `n`-th key.
+/// Returns the rows on the `n`-th key.
 fn rows(n: u32) -> Vec<Route> {
     let key = key(n);
     let ours = through(&key, 8);
@@ -123,14 +123,14 @@ fn many_routes_in_compact_form_make_no_difference_to_a_plan() {
         assert_eq!(snapshot_hash(&compact), snapshot_hash(&listed));
         assert_eq!(planned(&desired, &compact, &policy), plan);
 
-        // Each op names what was there, as it was.
+        // Each op contains the former row unchanged.
         for op in plan.ops.iter().filter(|op| op.action == Action::Update) {
             let was = op.was().unwrap().into_owned();
             let Object::Route(was) = was else { panic!("{was:?}") };
             assert!(listed.routes.contains(&was), "{was:?}");
         }
 
-        // A foreign route that comes to a key of ours meanwhile is seen there.
+        // A foreign route that appears on a key of ours meanwhile is noticed there.
         let mut beside = compact.clone();
         let on_all = listed.routes.iter().filter(|route| route.protocol == MARKER);
         let foreign: Vec<Route> = on_all

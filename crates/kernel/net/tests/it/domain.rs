@@ -1,4 +1,4 @@
-//! What a domain leaves out: one small plan for each rule.
+//! Objects outside a domain: one small plan for each rule.
 
 use trueup_net::{
     Address, Desired, Dev, Domain, Family, Hold, IfName, Kind, Kinds, Link, LinkKind, Metric,
@@ -27,7 +27,7 @@ fn observed() -> Observed {
     Observed::default().with_links([seen(2, "eth0"), seen(3, "veth1")]).with_complete(Kinds::ALL)
 }
 
-/// The links that the ledger has.
+/// Makes a ledger with these links.
 fn owned(indexes: &[u32]) -> Owned {
     Owned::default().with_links(indexes.iter().copied().collect::<std::collections::BTreeSet<_>>())
 }
@@ -54,7 +54,7 @@ fn planned(desired: &Desired, observed: &Observed, policy: &Policy) -> Plan {
     plan(desired, observed, &owned(&[3]), policy).unwrap()
 }
 
-/// What is carried out of a plan: each op in a word.
+/// Returns the ops of a plan that are carried out, each as a word.
 fn done(plan: &Plan) -> Vec<String> {
     let due = plan.ops.iter().filter(|op| op.hold.is_none());
     due.map(|op| format!("{:?} {}", op.action, op.object.spec(&plan.devices))).collect()
@@ -79,17 +79,17 @@ fn undeclared_objects_go_in_the_domain_alone() {
         ["Delete 10.9.0.0/16 dev veth1 proto 116 table 254", "Delete 10.2.0.1/24 dev veth1"];
     let veths = Domain::default().with_interfaces(["veth*".parse().unwrap()]);
     assert_eq!(gone(veths), of_veths);
-    // The ledger has veth1 alone.
+    // The ledger lists only veth1.
     assert_eq!(gone(Domain::default().with_created_interfaces(true)), of_veths);
 
     let rules = Domain::default().with_rule_priorities([1000..=1999]);
     assert_eq!(gone(rules), ["Delete inet pref 1077 protocol 116 table 5"]);
     let prefixes = Domain::default().with_prefixes(["10.8.0.0/15".parse().unwrap()]);
     assert_eq!(gone(prefixes.clone()).len(), 2);
-    // A route has to be in every part that is given.
+    // A route must be in every given part.
     let both = prefixes.with_tables([100..=199]);
     assert_eq!(gone(both), NOTHING);
-    // In the ledger there is none of them.
+    // The ledger lists none of them.
     assert_eq!(gone(Domain::default().with_ledger_only(true)), NOTHING);
 }
 
@@ -163,7 +163,7 @@ fn a_foreign_object_is_overridden_and_adopted_in_the_domain_alone() {
 
 #[test]
 fn an_op_that_would_take_along_what_is_outside_is_held() {
-    // The address on our link bears our marker, and is of another domain.
+    // The address on our link has our marker, and is in another domain.
     let there = observed().with_addresses([address(Dev::index(3), "10.2.0.1/24")]);
     let desired = Desired::default().with_links([]).with_addresses([]);
     let by_ledger = within(Domain::default().with_ledger_only(true));
@@ -207,7 +207,7 @@ fn domains_overlap_in_the_kinds_that_both_have() {
     assert_eq!(of_prefix("10.0.0.0/8").overlap(&of_prefix("10.1.0.0/16")), routes);
     assert_eq!(of_prefix("10.1.0.0/16").overlap(&of_prefix("10.0.0.0/8")), routes);
     assert_eq!(of_prefix("10.1.0.0/16").overlap(&of_prefix("10.2.0.0/16")), Kinds::NONE);
-    // A route of that prefix can be through such an interface.
+    // A route with that prefix can lead through such an interface.
     assert_eq!(of_prefix("10.1.0.0/16").overlap(&of_interfaces("eth0")), routes);
     let [one, other] = [100, 101].map(|table| of_prefix("10.0.0.0/8").with_tables([table..=table]));
     assert_eq!(one.overlap(&other), Kinds::NONE);
@@ -215,7 +215,7 @@ fn domains_overlap_in_the_kinds_that_both_have() {
     assert_eq!(created.overlap(&created), Kinds::NONE);
     let by_ledger = Domain::default().with_ledger_only(true);
     assert_eq!(by_ledger.overlap(&by_ledger), Kinds::NONE);
-    // To an agent that goes by the marker, what bears it is undeclared.
+    // To an agent that goes by the marker, objects with it are undeclared.
     assert_eq!(by_ledger.overlap(&of_interfaces("eth0")), kinds(&on_interfaces));
     let objects = Domain::default().with_nexthop_objects(true);
     assert_eq!(objects.overlap(&objects), kinds(&[Kind::Nexthop]));

@@ -1,4 +1,4 @@
-//! What each kind's objects are equal in, and what the kernel stores of them.
+//! Equality of each kind's objects, and the form in which the kernel stores them.
 
 use trueup_net::{
     Address, BridgeAttrs, Desired, Dev, Family, IfName, Lifetimes, Link, LinkKind, Metric, Metrics,
@@ -6,7 +6,7 @@ use trueup_net::{
     RouteType, Scope, VxlanAttrs, plan,
 };
 
-/// The fields in which an object differs, and whether the kernel can change them in place.
+/// Returns the fields in which an object differs, with true if the kernel can change it in place.
 fn differing<K: ObjectKind>(desired: &K, observed: &K) -> Vec<(&'static str, bool)> {
     let differences = desired.differences(observed).into_iter();
     differences.map(|difference| (difference.field, difference.in_place)).collect()

@@ -1,4 +1,4 @@
-//! The tests of the public API, in one program: each program more is one link more.
+//! The tests of the public API, in one program, since each program must be linked.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

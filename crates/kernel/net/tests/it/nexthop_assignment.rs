@@ -1,5 +1,5 @@
-//! Routes on nexthop objects against the full diff: what a tracker asks of single routes, and of
-//! objects where all routes of a set of next hops stay on theirs, gives the plan of all.
+//! Routes on nexthop objects, compared with the full diff: the plan from a tracker's part, single
+//! routes or whole objects, is the plan for all.
 
 use std::collections::BTreeSet;
 
@@ -20,8 +20,8 @@ fn name() -> IfName {
     "eth0".parse().unwrap()
 }
 
-/// A way to few places: by one gateway or by two, with the device or, as no object can stand for,
-/// without.
+/// Returns next hops to few places: by one gateway or two, with a device or, so that no object can
+/// replace them, without.
 fn way(number: u8) -> NextHops<IfName> {
     let hop = |number: u8| {
         NextHop::via(format!("10.0.0.{}", number % 4 + 1).parse().unwrap()).with_dev(name())
@@ -69,13 +69,13 @@ fn planned(desired: &Desired, observed: &Observed) -> Plan {
     plan(desired, observed, &Owned::default(), MARKER).unwrap()
 }
 
-/// The desired routes, resolved, given the nexthop objects that are there.
+/// Resolves the desired routes, given the existing nexthop objects.
 fn resolved(desired: &Desired, there: &Observed) -> Resolution {
     let names = Resolution::of(desired, there, &Owned::default(), &policy()).unwrap();
     names.with_routes(desired, there, &policy())
 }
 
-/// The plan for the objects alone, or for single routes, if one of these will do.
+/// Plans for the objects alone, or for single routes, if either suffices.
 fn of_part(tracker: &Tracker, desired: &Desired, there: &Observed) -> Option<Plan> {
     let mut tracker = tracker.clone();
     let all = desired.routes.as_ref()?;
@@ -99,7 +99,7 @@ fn of_part(tracker: &Tracker, desired: &Desired, there: &Observed) -> Option<Pla
     names.has_routes().then(|| plan(&routes, &names, &alone))?
 }
 
-/// What is there once all is as desired, and which route is on which object then.
+/// Returns the state once all is as desired, with a tracker of the routes' objects.
 fn settled(desired: &Desired, before: &Observed) -> (Observed, Tracker) {
     let names = resolved(desired, before);
     let tracker = Tracker::in_sync(desired.routes.as_ref().unwrap());
@@ -164,7 +164,7 @@ fn replaced_next_hops_take_a_change_of_their_objects_alone() {
     let [op] = &plan.ops[..] else { panic!("{}", plan.text()) };
     assert!(matches!(op.object, Object::Nexthop(_)), "{op:?}");
 
-    // No object stands for this one; and with a source prefix a route has next hops of its own.
+    // No object can replace this one. A route with a source prefix contains its next hops.
     let mut open = before.clone();
     replace_nexthops(&mut open, 7, 1);
     assert_eq!(of_part(&tracker, &open, &there), None);
@@ -199,7 +199,7 @@ fn a_route_that_gets_the_next_hops_of_others_is_planned_for_alone() {
     assert_eq!(ops(&[route(1, 1)]), Some(1));
     assert_eq!(ops(&[route(1, 7), route(5, 0)]), Some(2));
     assert_eq!(ops(&[route(6, 1)]), Some(1));
-    // An object comes, or one goes.
+    // An object appears, or one goes.
     assert_eq!(ops(&[route(1, 2)]), None);
     assert_eq!(ops(&[route(1, 1), route(2, 1)]), None);
 }

@@ -1,5 +1,4 @@
-//! Routes that point at nexthop objects: which objects there are to be, in which order, and what is
-//! spared.
+//! Routes that point at nexthop objects: the objects made, their order, and the objects spared.
 
 use trueup_net::{
     Action, Desired, Dev, Hold, IfName, Kind, Kinds, Link, LinkKind, NextHop, NextHops, Nexthop,
@@ -19,7 +18,7 @@ fn via<D>(gateway: &str, dev: D) -> NextHop<D> {
     NextHop::via(gateway.parse().unwrap()).with_dev(dev)
 }
 
-/// Routes each to its gateways, as declared.
+/// Declares routes, each with its gateways.
 fn desired(routes: &[(&str, &[&str])]) -> Desired {
     let route = |(dst, gateways): &(&str, &[&str])| {
         let hops = gateways.iter().map(|gateway| via(gateway, name("eth0")));
@@ -40,8 +39,8 @@ fn planned(desired: &Desired, observed: &Observed) -> Plan {
     plan(desired, observed, &Owned::default(), MARKER).unwrap()
 }
 
-/// What is there once a plan is carried out by a kernel that does what it is asked, and deletes
-/// with an object what points at it.
+/// Returns the state after a plan, in an obedient kernel, which deletes an object together with the
+/// routes that point at it.
 fn carried(observed: &Observed, plan: &Plan) -> Observed {
     let mut after = observed.clone();
     for op in plan.ops.iter().filter(|op| op.hold.is_none()) {
@@ -80,7 +79,7 @@ fn carried(observed: &Observed, plan: &Plan) -> Observed {
     after
 }
 
-/// Carries a plan out, after which there is nothing to do.
+/// Carries a plan out, after which no op is left.
 fn settled(desired: &Desired, observed: &Observed) -> Observed {
     let after = carried(observed, &planned(desired, observed));
     assert_eq!(planned(desired, &after).ops, [], "a second pass does nothing");
@@ -162,10 +161,10 @@ fn a_second_gateway_makes_a_group_and_a_third_changes_it_in_place() {
     let wanted = [(Action::Create, Kind::Nexthop), (Action::Update, Kind::Nexthop)];
     assert_eq!(ops(&plan), wanted, "the routes stay as they are");
     settled(&three, &two);
-    // One member that becomes another is one op too.
+    // Replacing a member by another takes one op too.
     let other = with(&["192.0.2.1", "192.0.2.9"]);
     assert_eq!(ops(&planned(&other, &two)), [(Action::Update, Kind::Nexthop)]);
-    // And back to one: the group and the member that no route needs go last.
+    // And back to one: the group and the unneeded member go last.
     let back = planned(&with(&["192.0.2.1"]), &two);
     assert_eq!(back.ops.len(), 5);
     assert!(ops(&back)[3..].iter().all(|op| *op == (Action::Delete, Kind::Nexthop)));
@@ -248,7 +247,7 @@ fn what_no_object_can_stand_for_is_written_out() {
 #[test]
 fn an_object_of_ipv6_is_no_successor_of_one_of_ipv4() {
     let before = settled(&desired(&MANY), &empty());
-    // The IPv4 route may lead to either; that of IPv6 could not stay on what became IPv4.
+    // The IPv4 route may lead to either. The IPv6 one could not stay on an object that became IPv4.
     let six = desired(&[("2001:db8::/32", &["fe80::1"]), ("10.1.0.0/24", &["fe80::1"])]);
     let plan = planned(&six, &before);
     let created = plan.ops.iter().filter(|op| op.action == Action::Create);

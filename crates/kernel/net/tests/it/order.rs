@@ -1,4 +1,4 @@
-//! The order of ops, what needs what, and what is held: one small plan each.
+//! The order of ops, their needs, and their holds: one small plan each.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ fn name(text: &str) -> IfName {
     text.parse().unwrap()
 }
 
-/// A link as observed.
+/// Makes an observed link.
 fn seen(index: u32, text: &str, kind: LinkKind) -> Link {
     Link::new(name(text), kind)
         .with_index(index)
@@ -52,7 +52,7 @@ fn gateway(dev: Dev) -> Neighbour {
     neighbour.with_protocol(116)
 }
 
-/// `eth0` is 2, and everything observed that has no marker is ours by the ledger.
+/// `eth0` is 2. The ledger makes all kinds without a marker ours.
 fn observed(links: Vec<Link>) -> Observed {
     let eth0 = seen(2, "eth0", LinkKind::Other("".into()));
     let links: Vec<Link> = std::iter::once(eth0).chain(links).collect();
@@ -65,7 +65,7 @@ fn planned(desired: &Desired, observed: &Observed) -> Plan {
     plan(desired, observed, &Owned::default().with_links(links), 116).unwrap()
 }
 
-/// The lines of a plan without their reasons.
+/// Returns a plan's lines without their reasons.
 fn lines(plan: &Plan) -> Vec<String> {
     let text = plan.text().to_string();
     text.lines().map(|line| line.split("   (").next().unwrap().to_owned()).collect()
@@ -319,7 +319,7 @@ fn a_strangers_address_two_links_up_holds_the_delete() {
     assert_eq!(lines(&planned(&desired, &observed)), ["! - link a10", "! - link a"]);
 }
 
-/// One bad object stops nothing else, whatever is wrong with its device.
+/// One bad object stops no other, regardless of its device's problem.
 #[test]
 fn what_cannot_be_on_its_device_is_held_by_itself() {
     let observed = observed(vec![
@@ -346,7 +346,7 @@ fn what_cannot_be_on_its_device_is_held_by_itself() {
         holds,
         [
             (Kind::Link, Hold::NoDevice(name("none"))),
-            // A link that is to go is as good as gone.
+            // A link that is to be deleted counts as missing.
             (Kind::Address, Hold::NoDevice(name("old"))),
             (Kind::Neighbour, Hold::LongAddress),
         ]
@@ -406,7 +406,7 @@ fn a_link_comes_up_after_its_ipv6_addresses_and_before_its_routes() {
         ]
     );
     assert_eq!(needs(&plan), [vec![], vec![0], vec![0], vec![0], vec![0], vec![0, 3, 4]]);
-    // One that is there and down is no other.
+    // An existing link that is down behaves the same.
     let down = |index, text, peer| seen(index, text, veth(peer)).with_up(false);
     let there = observed(vec![down(3, "a", "b"), down(4, "b", "a")]);
     let lines = lines(&planned(&desired, &there));
@@ -414,7 +414,7 @@ fn a_link_comes_up_after_its_ipv6_addresses_and_before_its_routes() {
     assert_eq!(lines[3], "~ link a up");
 }
 
-/// What the kernel would make otherwise of addresses, or of links, if it came first.
+/// Addresses and links that the kernel would treat differently if the link came up later.
 #[test]
 fn a_link_comes_up_before_what_minds() {
     let a = name("a");

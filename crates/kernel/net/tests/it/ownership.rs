@@ -1,4 +1,4 @@
-//! Whose an object is, and what follows from that: one small plan for each rule.
+//! The owner of an object and the plan that follows: one small plan for each rule.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ fn name(text: &str) -> IfName {
     text.parse().unwrap()
 }
 
-/// A link as observed.
+/// Makes an observed link.
 fn seen(index: u32, text: &str, kind: LinkKind) -> Link {
     Link::new(name(text), kind)
         .with_index(index)
@@ -69,7 +69,7 @@ fn desired_route(gateway: &str) -> Desired {
     Desired::default().with_routes([route(gateway, name("eth0"), 0)])
 }
 
-/// Every kind is managed, and nothing is desired.
+/// Manages every kind, and desires nothing.
 fn none() -> Desired {
     Desired::default()
         .with_links([])
@@ -109,7 +109,7 @@ fn recorded(object: impl Into<Object>) -> Owned {
     owned
 }
 
-/// The ledger after an object was taken: what is there now, and what was there before.
+/// Makes a ledger with an overridden object, as it is now and as it was before.
 fn taken(now: impl Into<Object>, former: impl Into<Object>) -> Owned {
     let now = now.into();
     let mut owned = match now {
@@ -202,7 +202,7 @@ fn an_equal_foreign_object_is_adopted_only_where_that_is_asked_for() {
     let mut flagged = desired.clone();
     flagged.routes.as_mut().unwrap().adopt(foreign.key());
     assert_eq!(adopted(&flagged, MARKER.into()), [foreign.clone().into()]);
-    // Routes have no positions: a pass plans for a part of them.
+    // Routes have no positions, since a pass plans for part of them.
     desired.adopt = BTreeSet::from([(Kind::Route, 0), (Kind::Rule, 0)]);
     assert_eq!(adopted(&desired, MARKER.into()), []);
     assert_eq!(
@@ -210,11 +210,11 @@ fn an_equal_foreign_object_is_adopted_only_where_that_is_asked_for() {
         [],
         "it differs"
     );
-    // The ledger could not tell which of two it means.
+    // The ledger could not tell which of the two it means.
     let beside = with_routes(vec![foreign.clone(), route("10.1.0.7", eth0(), OTHER)]);
     let plan = planned(&desired, &beside, &Owned::default(), adopting());
     assert!(plan.is_empty() && plan.adopted.is_empty());
-    // Once it is recorded it is ours, with the protocol that it bears.
+    // Once recorded, it is ours with its protocol.
     let owned = recorded(foreign);
     let plan = planned(&desired, &there, &owned, adopting());
     assert!(plan.is_empty() && plan.adopted.is_empty());
@@ -277,7 +277,7 @@ fn of_equal_rules_ours_serves_then_that_of_the_lowest_protocol() {
     assert_eq!(adopted(3, 12, &none_owned), [rule(3).into()]);
     assert_eq!(adopted(3, MARKER, &none_owned), []);
     assert_eq!(adopted(3, 12, &recorded(rule(12))), []);
-    // A second one of ours is not needed.
+    // A second one of ours is unnecessary.
     let both = with_rules(vec![rule(3), rule(12), rule(MARKER)]);
     assert_eq!(
         lines(&desired_rule(), &both, &recorded(rule(12)), adopting()),
@@ -300,13 +300,12 @@ fn a_rule_that_bears_our_marker_and_is_not_recorded_serves_by_ledger() {
     let there = with_rules(vec![rule(MARKER)]);
     let plan = planned(&desired_rule(), &there, &Owned::default(), &policy);
     assert!(plan.is_empty() && plan.adopted.is_empty(), "{plan:?}");
-    // Another agent with a ledger of its own may have made it: it is adopted where that is asked
-    // for.
+    // Another agent with its own ledger may have made it: it is adopted only on request.
     let asked = policy.clone().with_adopt_protocols(Protocols::NONE.with(MARKER));
     let plan = planned(&desired_rule(), &there, &Owned::default(), asked);
     assert_eq!((plan.ops.len(), &*plan.adopted), (0, &[rule(MARKER).into()][..]));
     assert_eq!(lines(&none(), &there, &Owned::default(), &policy), NOTHING);
-    // Another of its key, which the kernel takes for the same, stands in the way.
+    // Another rule with its key, which the kernel takes for the same, is in the way.
     let not = rule(MARKER).with_not(true);
     let plan = planned(&desired_rule(), &with_rules(vec![not]), &Owned::default(), policy);
     assert_eq!((plan.ops.len(), plan.conflicts.len()), (0, 1));
@@ -355,7 +354,7 @@ fn a_foreign_object_is_taken_where_the_kernel_can_change_it_in_place() {
     let label = Some("eth0-b".parse().unwrap());
     let desired = Desired::default().with_addresses([address(name("eth0"), 0).with_label(label)]);
     assert_eq!(conflicts(&desired, &labelled), 1);
-    // What is left open matches anything.
+    // An open field matches anything.
     let desired = Desired::default().with_addresses([address(name("eth0"), 0)]);
     assert_eq!(conflicts(&desired, &labelled), 0);
     let ifb = observed().with_links([seen(3, "d0", LinkKind::Ifb)]);
@@ -374,7 +373,7 @@ fn a_taken_link_is_changed_and_given_back_and_never_deleted() {
     let given_back = ["~ link d0 mtu 1400   (restored: no longer desired)"];
     let changed = ["~ link d0 mtu 1300   (mtu: was 1500)"];
     for index in [None, Some(3)] {
-        // Though it is listed among those that we made.
+        // Although it is listed among our own creations.
         owned.links.extend(index);
         let lines = |desired: &Desired| lines(desired, &there, &owned, MARKER);
         assert_eq!(lines(&none()), given_back);
@@ -396,7 +395,7 @@ fn what_was_taken_is_given_back_with_the_protocol_that_it_bore() {
         ["~ route 10.2.0.0/16 via 10.1.0.8 dev eth0 proto 4 table 254   \
              (restored: no longer desired)"]
     );
-    // It is desired still, whatever else of ours is on the key.
+    // It is still desired, with any other row of ours on the key.
     let twice = with_routes(vec![now, route("10.1.0.7", eth0(), MARKER)]);
     assert_eq!(
         lines(&desired_route("10.1.0.9"), &twice, &owned, MARKER),
@@ -423,7 +422,7 @@ fn what_cannot_be_given_back_is_deleted() {
         let owned = taken(now.clone(), former);
         assert_eq!(lines(&none(), &there, &owned, MARKER), [UNDESIRED]);
     }
-    // It keeps no device either.
+    // Nor does it keep a device.
     let x0 = Dev::index(3);
     let unknown = route("10.1.0.8", x0, OTHER).with_unmodelled(true);
     let mut owned = taken(now.clone(), unknown);
@@ -433,7 +432,7 @@ fn what_cannot_be_given_back_is_deleted() {
         lines(&none(), &there.clone().with_links(with_x0), &owned, MARKER),
         [UNDESIRED, "- link x0   (ours, no longer desired)"]
     );
-    // Another writer is there by now.
+    // Another writer has the key by now.
     let owned = taken(now.clone(), former.clone());
     let beside = with_routes(vec![now.clone(), former]);
     assert_eq!(lines(&none(), &beside, &owned, MARKER), [UNDESIRED]);
@@ -466,7 +465,7 @@ fn what_cannot_change_back_in_place_is_made_anew() {
     assert!(plan.needs(1).eq([0]));
 }
 
-/// The kernel keeps the protocol of a neighbour that is written over without one.
+/// The kernel keeps the protocol of a neighbour overwritten without one.
 #[test]
 fn a_neighbour_without_a_protocol_is_restored_anew() {
     let to_mac = |lladdr: &str, protocol| {
@@ -505,8 +504,8 @@ fn what_is_given_back_keeps_what_it_rests_on() {
     );
 }
 
-/// One that goes with the carrier keeps the link: the kernel looks for a carrier when it is
-/// changed.
+/// A neighbour that goes with the carrier holds the link, since the kernel looks for a carrier on a
+/// change.
 #[test]
 fn a_link_without_a_carrier_keeps_the_neighbours_that_go_with_one() {
     let there = seen(3, "br0", LinkKind::Bridge(Default::default()));
@@ -566,7 +565,7 @@ fn a_former_value_alone_makes_nothing_ours() {
 
 #[test]
 fn objects_that_are_in_no_canonical_form_are_as_good_as_those_that_are() {
-    // As `RTM_GETADDR` shows it: the label is the device's name, the peer the address itself.
+    // In the form of `RTM_GETADDR`: the label is the device's name, the peer the address itself.
     let shown = address(eth0(), MARKER)
         .with_label(Some("eth0".parse().unwrap()))
         .with_peer(Some("10.1.0.1".parse().unwrap()));

@@ -1,4 +1,4 @@
-//! What becomes of the objects on a key: whose they are, and whose they stay.
+//! The objects on a key: their owners before and after a plan.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ fn neighbour<D>(dev: D, lladdr: &str) -> Neighbour<D> {
     Neighbour::new(dev, [10, 0, 0, 9].into(), lladdr.parse().unwrap()).with_protocol(116)
 }
 
-/// Plans addresses on the device: these desired, those there, and these of them ours.
+/// Plans addresses on the device, given the desired ones, the existing ones, and ours among these.
 fn planned(desired: &[Address<IfName>], there: &[Address], ours: &[&Address]) -> Plan {
     let owned = ours.iter().map(|address| (address.key(), 0)).collect::<BTreeMap<_, _>>();
     let desired = Desired::default().with_addresses(desired);

@@ -39,7 +39,7 @@ proptest! {
 /// A world, a desired state that can be planned in it, and the plan.
 fn planned() -> impl Strategy<Value = (World, Desired, Plan)> {
     (world(), desired(), 0..32_u8).prop_map(|(world, mut desired, again)| {
-        // Of some kinds the same is desired again, so that much of it is there.
+        // Some kinds are desired again unchanged, so that many of their objects exist.
         let again = |kind: Kind| again >> kind as u8 & 1 != 0;
         if again(Kind::Link) {
             desired.links.clone_from(&world.first.links);
@@ -61,7 +61,7 @@ fn planned() -> impl Strategy<Value = (World, Desired, Plan)> {
     })
 }
 
-/// Leaves one observed object a key, so that none depends on which came first.
+/// Leaves one observed object per key, so that none depends on the order.
 fn thinned(mut world: World) -> World {
     fn thin<T: ObjectKind>(objects: &mut Vec<T>) {
         let mut seen = BTreeSet::new();
@@ -106,8 +106,8 @@ fn changes_in_place(desired: &Object, observed: &Object) -> bool {
     differences(desired, observed).iter().all(|difference| difference.in_place)
 }
 
-/// Returns true if an object does for another: what is left open matches anything, and a rule serves
-/// whoever made it.
+/// Returns true if an object satisfies another: an open field matches anything, and a rule serves
+/// with any writer.
 fn serves(desired: &Object, observed: &Object) -> bool {
     match (desired, observed) {
         (Object::Rule(d), Object::Rule(o)) => {
@@ -118,8 +118,8 @@ fn serves(desired: &Object, observed: &Object) -> bool {
     }
 }
 
-/// What a plan does to what is not ours: it takes what it may, sets up links that others make or
-/// that were taken, and leaves all else as it is.
+/// Checks foreign objects after a plan: it overrides only those allowed by policy, sets up links
+/// made by others or overridden, and leaves all others alone.
 fn spares_strangers(world: &World, desired: &Desired, plan: &Plan) -> Result<(), TestCaseError> {
     let mut after = world.clone();
     after.carry_out(plan);
@@ -138,7 +138,7 @@ fn spares_strangers(world: &World, desired: &Desired, plan: &Plan) -> Result<(),
             _ => object.key() == other.key(),
         };
         let stays = there.iter().any(|other| *other == object || may_change && same(other));
-        // What the kernel made for a device goes with it by right.
+        // An object that the kernel made for a device goes with it, rightly.
         let gone = |dev: &Dev| {
             let mut links = after.observed.links.iter();
             !links.any(|link| Some(link.index) == dev.as_index())
@@ -156,7 +156,7 @@ fn spares_strangers(world: &World, desired: &Desired, plan: &Plan) -> Result<(),
         let Some(target) = target.as_deref() else {
             continue;
         };
-        // What waits for one next hop completes what another op makes.
+        // An op held for one next hop completes an object of another op.
         if matches!(op.hold, Some(Hold::NextHop(_))) {
             continue;
         }
@@ -186,7 +186,8 @@ fn is_passing(object: &Object) -> bool {
     matches!(object, Object::Neighbour(neighbour) if !neighbour.is_declared())
 }
 
-/// A must-exist link, or one that netlink cannot create: others own it, and we may set it up.
+/// Returns true for a must-exist link, or one that netlink cannot create: others own it, and we may
+/// set it up.
 fn is_set_up_only(object: &Object) -> bool {
     let kind = match object {
         Object::Link(link) => link.kind.as_ref(),
@@ -195,7 +196,7 @@ fn is_set_up_only(object: &Object) -> bool {
     !kind.is_some_and(trueup_net::LinkKind::is_creatable)
 }
 
-/// The other end of a pair.
+/// Returns the key of a pair's other end.
 fn other_end(object: &Object) -> Option<ObjectKey> {
     match object {
         Object::Link(link) => match &link.kind {
@@ -214,10 +215,10 @@ proptest! {
         let mut after = world.clone();
         let done = after.carry_out(&plan);
         let again = after.plan(&desired);
-        // What is declared on the old end of a pair that is recreated is reported once it can be.
+        // Objects declared on the old end of a recreated pair are reported once possible.
         prop_assume!(again.is_ok());
         let mut again = again.unwrap();
-        // A route that leaves its device open goes with the one that it was on, and is made again.
+        // A route with an open device goes with its old one, and is made again.
         let goes = |op: &Op| matches!(op.object, Object::Link(_)) && op.action == Action::Delete;
         let lost = |op: &Op| op.object.kind() == Kind::Route && op.action == Action::Create;
         if plan.ops.iter().any(goes) && again.ops.iter().all(lost) {
@@ -228,14 +229,14 @@ proptest! {
             prop_assert_eq!(&again.ops, &[], "\n{}", plan.text());
             prop_assert_eq!(&again.adopted, &[], "\n{}", plan.text());
         }
-        // A hold can end with what the first pass did: an address is no longer a device's last.
+        // The first pass can end a hold: an address may no longer be its device's last.
         for _ in 0..2 {
             after.carry_out(&again);
             let next = after.plan(&desired);
             prop_assume!(next.is_ok());
             again = next.unwrap();
         }
-        // What is left to do is what was held, or waits for it.
+        // The ops left were held, or wait for held ones.
         let left = again.ops.iter().enumerate();
         let mut waits = Vec::new();
         for (at, op) in left {
@@ -244,15 +245,15 @@ proptest! {
             prop_assert!(waiting, "left: {op:?}\nfirst:\n{}again:\n{}", plan.text(), again.text());
             waits.push(waiting);
         }
-        // What the kernel made for a device goes with it by right.
+        // An object that the kernel made for a device goes with it, rightly.
         let standing = |plan: &Plan| {
             let conflicts = plan.conflicts.iter();
             let is_kernels_own = |it: &Object| it.is_kernels_own(world.policy.unstored);
             conflicts.filter(|conflict| !is_kernels_own(&conflict.foreign)).count()
         };
-        // A conflict ends where ours goes with its device, and what is beside it serves.
+        // A conflict ends if ours goes with its device, and the one beside it serves.
         prop_assert!(standing(&again) <= standing(&plan));
-        // Every desired object is there, but for conflicts and for what is held.
+        // Every desired object exists, except with a conflict or a hold.
         let there = after.objects();
         let blocked: Vec<ObjectKey> = again
             .conflicts
@@ -264,7 +265,7 @@ proptest! {
             .collect();
         for object in wanted(&after, &desired) {
             let met = there.iter().any(|other| serves(&object, other));
-            // To create anew is to delete, which takes a complete view.
+            // Recreation needs a delete, and so a complete view.
             let met = met || !after.observed.complete.contains(object.kind());
             prop_assert!(met || blocked.contains(&object.key()), "unmet: {object:?}\n{}", plan.text());
         }
@@ -324,8 +325,8 @@ proptest! {
         }
         let Ok(again) = after.plan(&desired) else { return Ok(()) };
         prop_assert_eq!(&again.adopted, &[]);
-        // What held a link while it was foreign lets it be recreated once it is ours, and comes
-        // again on the new one. A pair goes with either end.
+        // A foreign object that held a link lets it be recreated once adopted, and appears again on
+        // the new link. A pair goes with either end.
         let made_anew = again
             .ops
             .iter()
@@ -336,7 +337,7 @@ proptest! {
             prop_assert!(!op.was().is_some_and(|was| plan.adopted.contains(&was)), "{op:?}");
         }
         spares_strangers(&after, &desired, &again)?;
-        // Nothing is desired any more.
+        // Nothing is desired now.
         let none = Desired::default()
             .with_links([])
             .with_addresses([])
@@ -385,8 +386,8 @@ proptest! {
                 });
             let there = |dev: &Dev| {
                 let links = world.observed.links.iter();
-                // A link that is recreated has another index. Where that is held at last, what is
-                // on it waits as well.
+                // A recreated link has another index. If the link is held in the end, the objects
+                // on it wait too.
                 let comes = |link: &Link| plan.ops.iter().any(|op| {
                     op.action == Action::Create && op.object.key() == ObjectKey::Link(link.name)
                 });
@@ -401,7 +402,7 @@ proptest! {
             };
             let known = !matches!(former, Object::Route(route) if route.unmodelled);
             let complete = kind == Kind::Link || world.observed.complete.contains(kind);
-            // What giving a link back would take along may not be known.
+            // The objects that restoring a link would delete along may be unknown.
             if kind == Kind::Link && !world.observed.complete.contains(kind) && back.is_empty() {
                 continue;
             }
@@ -415,14 +416,14 @@ proptest! {
             }
             let count = back.iter().filter(|op| op.object == *former).count();
             prop_assert_eq!(count, 1, "{}", plan.text());
-            // A neighbour keeps a protocol that it is not to have.
+            // A neighbour keeps a protocol that it should not have.
             let keeps = |ours: &Object| match (former, ours) {
                 (Object::Neighbour(former), Object::Neighbour(ours)) => {
                     former.protocol == 0 && ours.protocol != 0
                 }
                 _ => false,
             };
-            // A replace takes the first on the key, whatever follows.
+            // A replace hits the first row on the key, regardless of the others.
             let in_place = ours.first();
             let in_place = in_place.is_some_and(|ours| changes_in_place(former, ours) && !keeps(ours));
             prop_assert!(back.len() == 1 || back.len() == 2 && !in_place, "{back:?}");
@@ -448,7 +449,7 @@ proptest! {
             let agreeing = observed.iter().any(|o| o.key() == object.key() && agrees(&object, o));
             let building = ops.get(&object.key()).into_iter().flatten();
             let building: Vec<_> = building.filter(|op| op.action != Action::Delete).collect();
-            // Links go with what they stand on, rules with those that the kernel takes for them.
+            // Links go with the device below, rules with others that the kernel takes for them.
             let reborn = matches!(object.kind(), Kind::Link | Kind::Rule)
                 && plan.ops.iter().any(|op| {
                     op.reason == Reason::Recreated && op.object.kind() == object.kind()
@@ -456,7 +457,7 @@ proptest! {
             prop_assert!(!agreeing || building.is_empty() || reborn, "needless: {building:?}");
         }
         for (key, mut ops) in ops {
-            // What waits for one next hop completes what another op makes.
+            // An op held for one next hop completes an object of another op.
             ops.retain(|op| !matches!(op.hold, Some(Hold::NextHop(_))));
             let count = |action| ops.iter().filter(|op| op.action == action).count();
             let (creates, updates, deletes) =
@@ -491,7 +492,7 @@ proptest! {
         shuffle(&mut other.observed.neighbours, &mut seed);
         shuffle(&mut other.observed.routes, &mut seed);
         shuffle(&mut other.observed.rules, &mut seed);
-        // Those that are to be adopted are identified by their place.
+        // Objects to adopt are identified by position.
         same.adopt.clear();
         macro_rules! shuffle_desired {
             ($list:ident, $kind:expr) => {
@@ -537,7 +538,7 @@ proptest! {
         let outside = names.outside_domain(routes, &observed.links, owned, policy);
         let kept = owned.routes.keys().copied().chain(former).chain(outside);
         let kept: BTreeSet<RouteKey> = kept.collect();
-        // A dump is of our routes alone, or of all writers'.
+        // A dump has only our routes, or those of all writers.
         for is_of_all in [false, true] {
             let mut matcher = names.matcher(routes, kept.clone()).unwrap();
             let mut rest = world.clone();
@@ -556,7 +557,7 @@ proptest! {
                     let is_in_sync = matcher.match_row(None, || row.clone(), &mut of_row);
                     prop_assert!(!is_in_sync || is_ours(row) && of_row.is_empty());
                     if !is_in_sync && of_row.is_empty() {
-                        // It is another writer's. What it depends on is asked then.
+                        // It is another writer's. Its dependencies are looked up then.
                         let key = row.key();
                         prop_assert!(!is_ours(row) && !kept.contains(&key));
                         prop_assert!(routes.get(&key).is_none(), "{row:?}");
@@ -576,7 +577,7 @@ proptest! {
             prop_assert_eq!(rest_plan.text().to_string(), plan.text().to_string());
             prop_assert_eq!(&rest_plan, &plan);
 
-            // So is it with the names of all routes, resolved once.
+            // The same holds for all routes' names, resolved once.
             let (observed, policy) = (&rest.observed, &rest.policy);
             let names = Resolution::of(&desired, observed, &rest.owned, policy).unwrap();
             let names = names.with_routes(&desired, observed, policy);
@@ -597,7 +598,7 @@ proptest! {
         all.sort_by_key(ObjectKind::key);
         prop_assert_eq!(&all, &listed.observed.routes);
         prop_assert_eq!(snapshot_hash(&compact.observed), snapshot_hash(&listed.observed));
-        // Where routes are not managed all of them are foreign.
+        // If routes are not managed, all of them are foreign.
         if desired.routes.is_none() {
             return Ok(());
         }
@@ -646,7 +647,7 @@ proptest! {
             let other = foreign.iter().find(|other| other.key() == object.key());
             // Another rule may serve.
             let served = world.objects().iter().any(|other| {
-                // Of ours only what it bears its maker's protocol for is left open.
+                // Of ours, only an object with its maker's protocol has open fields.
                 let is_strict = object.kind() != Kind::Rule && object.protocol() == other.protocol();
                 object.kind() == other.kind()
                     && serves(&object, other)

@@ -1,4 +1,4 @@
-//! Ops as commands, text and JSON. Each command form was fed to iproute2 6.1.
+//! Ops as commands, text and JSON. iproute2 6.1 has accepted each form of command.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -63,7 +63,7 @@ fn update(object: impl Into<Object>, was: impl Into<Object>) -> Op {
     op(Action::Update, object).with_was(was.into())
 }
 
-/// The commands that create, replace and delete an object.
+/// Returns the commands that create, replace and delete an object.
 fn commands(object: impl Into<Object>) -> [String; 3] {
     let object = object.into();
     [Action::Create, Action::Update, Action::Delete]
@@ -350,7 +350,7 @@ fn reasons_name_each_field_with_its_former_value() {
     assert_eq!(reason(op(Action::Delete, route)), "ours, no longer desired");
 }
 
-/// Ops whose reasons tell whose the object is or was, each with what it is printed as.
+/// Ops whose reasons give the object's owners, each with its output.
 fn of_owners() -> Vec<(Op, &'static str)> {
     let route = |protocol, gateway: &str| {
         Route::new(prefix("10.2.0.0/16"), NextHops::One(via(gateway).with_dev(br0())))
@@ -444,7 +444,7 @@ fn the_json_of_an_op_tells_whose_its_object_is() {
     );
 }
 
-/// A plan with an op of each action, one that is held, one that waits for it, and a conflict.
+/// A plan with an op of each action, a held op, one that waits for it, and a conflict.
 fn mixed() -> (Observed, Plan) {
     let hop = |gateway: &str| NextHops::One(via(gateway).with_dev(br0()));
     let route = |dst: &str, gateway: &str, protocol| {

@@ -1,5 +1,5 @@
-//! Objects and keys are read back as they were written, whatever they hold; what no constructor
-//! would make is refused.
+//! Objects and keys are read back as they were written, with any content. Values that no
+//! constructor would make are refused.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -278,7 +278,7 @@ fn rule() -> impl Strategy<Value = Rule> {
     )
 }
 
-/// Boxed, as the strategies by value are too large for the stack of a test.
+/// Boxed, since the strategies by value are too large for a test's stack.
 fn object() -> impl Strategy<Value = Object> {
     prop_oneof![
         link().prop_map(Object::from).boxed(),
@@ -301,7 +301,7 @@ proptest! {
         prop_assert_eq!(&serde_json::from_str::<ObjectKey>(&json).unwrap(), &key, "{}", json);
     }
 
-    /// Whatever is read, it is refused or it is an object that is written and read as itself.
+    /// Any input is refused, or is an object that is written and read as itself.
     #[test]
     fn a_changed_byte_is_refused_or_read_as_something_valid(
         object in object(),
@@ -318,7 +318,7 @@ proptest! {
     }
 }
 
-/// The names of the fields are what a later version will look for.
+/// A later version will look for these field names.
 #[test]
 fn the_form_is_the_words_of_the_model() {
     let mut route: Route = Route::new(

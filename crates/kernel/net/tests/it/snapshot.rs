@@ -33,7 +33,7 @@ fn order_and_countdowns_do_not_matter_and_all_else_does() {
     assert_ne!(snapshot_hash(&complete), snapshot_hash(&Observed::default()));
 }
 
-/// A change here is a change of what users compare across runs: it wants a new version.
+/// Users compare these hashes across runs, so a change here needs a new version.
 #[test]
 fn the_hash_is_the_same_everywhere() {
     let route = Route::of_type(RouteType::Throw, "2001:db8::/32".parse().unwrap());

@@ -1,4 +1,4 @@
-//! Steps on the way to what is desired of links.
+//! Intermediate steps towards the desired state of links.
 
 use trueup_net::{
     Action, BondAttrs, BridgeAttrs, Desired, Dev, Hold, IfName, Kinds, Link, LinkKind,
@@ -54,7 +54,7 @@ fn a_port_that_is_up_is_set_down_for_a_bond() {
     let declared_up = desired(port().with_up(true));
     assert_eq!(commands(&planned(&declared_up, &with_bond, &[3])), down_and_up);
 
-    // One that is down, and one that another bond sets down as it lets it go.
+    // One is down already, and another bond sets one down when it leaves.
     let down =
         observed([eth0().with_up(false), there("bond0", 3, LinkKind::Bond(BondAttrs::default()))]);
     let joins = ["link set dev eth0 master bond0"];
@@ -106,7 +106,7 @@ const A: &str = "02:00:00:00:00:0a";
 const B: &str = "02:00:00:00:00:0b";
 const C: &str = "02:00:00:00:00:0c";
 
-/// Carries the ops on macvlans out, and fails where two on a device would have one address.
+/// Carries out the ops on macvlans, and fails if two on a device would have the same address.
 fn carried(observed: &Observed, plan: &Plan) {
     let mut links = observed.links.clone();
     for op in &plan.ops {
@@ -140,7 +140,7 @@ fn addresses_of_macvlans_change_in_any_permutation() {
         (vec![("m1", B), ("m2", A), ("m3", C), ("n1", A)], 2),
         (vec![("m1", B), ("m2", C), ("m3", A), ("n1", B)], 3),
         (vec![("m1", C), ("m2", A), ("m3", B), ("n1", A)], 3),
-        // A chain, whose last one gets an address that is free.
+        // A chain, whose last one gets a free address.
         (vec![("m1", B), ("m2", C), ("m3", "02:00:00:00:00:0d")], 2),
         // From a link that goes, and for one that comes.
         (vec![("m1", C), ("m2", B)], 0),
@@ -187,7 +187,7 @@ fn a_macvlan_on_a_macvlan_is_on_the_device_below() {
     // Elsewhere, it is made anew.
     let moved = plans(&[pod, there("v0", 3, LinkKind::Ifb), macvlan("m1", 4, 3, A)], &on_eth0);
     assert_eq!(moved, ["link del dev m1", "link add name m1 link eth0 type macvlan"]);
-    // A circle is refused.
+    // A cycle is refused.
     let kind = |lower| LinkKind::Macvlan(MacvlanAttrs::new(name(lower)));
     let circle = [("m1", "m2"), ("m2", "m3"), ("m3", "m1")];
     let circle = circle.map(|(link, lower)| Link::new(name(link), kind(lower)));

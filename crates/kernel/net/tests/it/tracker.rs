@@ -1,4 +1,4 @@
-//! The tracker against the full diff: whatever changes on either side, what it asks gives the same
+//! The tracker against the full diff: after any changes on either side, its part gives the same
 //! plan.
 
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ fn name() -> IfName {
     "eth0".parse().unwrap()
 }
 
-/// One of few routes of both families, by one of few gateways.
+/// One of few routes in both families, by one of few gateways.
 fn route(place: u8, way: u8) -> Route<IfName> {
     let (dst, via) = match place % 3 {
         0 => (format!("2001:db8:{place}::/48"), format!("fe80::{}", way + 1)),
@@ -120,6 +120,6 @@ fn what_changed_too_much_takes_a_look_at_all() {
         routes.insert(route(1, 1));
     }
     assert!(!tracker.clone().follow(&routes, &devices, MARKER));
-    // Nor is anything known of routes that are others altogether.
+    // Nothing is known of entirely different routes either.
     assert!(!tracker.clone().follow(&Routes::from([route(1, 0)]), &devices, MARKER));
 }

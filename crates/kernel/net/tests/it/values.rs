@@ -1,4 +1,4 @@
-//! The values that objects are made of: prefixes, names, hardware addresses and patterns of names.
+//! The values of objects: prefixes, names, hardware addresses and patterns of names.
 
 use trueup_net::{IfName, InterfacePattern, LinkAddr, Prefix};
 
@@ -44,7 +44,7 @@ fn hardware_addresses_parse_as_hex_bytes() {
     }
 }
 
-/// Returns true if a pattern fits a name.
+/// Returns true if a pattern matches a name.
 fn fits(pattern: &str, name: &str) -> bool {
     pattern.parse::<InterfacePattern>().unwrap().matches(&name.parse().unwrap())
 }
@@ -56,7 +56,7 @@ fn patterns_match_whole_names() {
     assert!(fits("*", "lo") && fits("**", "lo"));
     assert!(fits("*.100", "eth0.100") && !fits("*.100", "eth0.1000"));
     assert!(fits("a*b*c", "abc") && fits("a*b*c", "aXbYbZc") && !fits("a*b*c", "acb"));
-    // What two parts need is not there twice.
+    // One byte cannot serve two parts of the pattern.
     assert!(!fits("ab*ba", "aba") && fits("ab*ba", "abba"));
 }
 

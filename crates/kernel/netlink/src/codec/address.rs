@@ -35,7 +35,7 @@ const IFA_FLAGS: u16 = 8;
 const IFA_RT_PRIORITY: u16 = 9;
 const IFA_PROTO: u16 = 11;
 
-/// For IPv4. The same bit in IPv6 is [`IFA_F_TEMPORARY`].
+/// In IPv4. The same bit in IPv6 is [`IFA_F_TEMPORARY`].
 const IFA_F_SECONDARY: u32 = 0x01;
 const IFA_F_TEMPORARY: u32 = 0x01;
 const IFA_F_DADFAILED: u32 = 0x08;
@@ -51,17 +51,17 @@ impl KindCodec for Address {
     const GROUPS: &'static [Group] = &[Group::IPV4_ADDRESS, Group::IPV6_ADDRESS];
     const ABSENT: i32 = libc::EADDRNOTAVAIL;
 
-    /// Decodes the body of an [`NEW`] or [`DELETE`] message. `None` is one of another family than IPv4
-    /// and IPv6. The device's name not being in it, an IPv4 label that is the device's name stands as
-    /// a label: make it canonical once more when the name is known.
+    /// Decodes the body of an [`NEW`] or [`DELETE`] message. Returns `None` for a family other than
+    /// IPv4 and IPv6. The message lacks the device's name, so an IPv4 label equal to it remains a
+    /// label. Make the address canonical again once the name is known.
     ///
-    /// A temporary IPv6 address (RFC 8981) is presented as made by the kernel, with the protocol of
-    /// what comes from router advertisements, whatever protocol it inherited from the address beside
-    /// which the kernel made it.
+    /// A temporary IPv6 address (RFC 8981) inherits the protocol of the address beside which the
+    /// kernel made it. It is decoded with the protocol of addresses from router advertisements
+    /// instead, to show the kernel as its maker.
     ///
     /// # Errors
     ///
-    /// When the message is too short or does not say what identifies the address.
+    /// If the message is too short or lacks the address's identity.
     fn decode(body: &[u8]) -> Result<Option<Address>, Undecodable> {
         let (head, mut attrs) = split::<8>(Kind::Address, body)?;
         let [family, prefix_len, flags, scope, index @ ..] = head;
@@ -93,7 +93,7 @@ impl KindCodec for Address {
         }
 
         let (ip, peer) = match (local, remote, family) {
-            // IPv4 leaves out a peer of 0.0.0.0, which is none only where it says so twice.
+            // IPv4 omits a peer of 0.0.0.0. An address without a peer has the local address twice.
             (Some(local), None, Family::Inet) => (local, Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED))),
             (Some(local), peer, _) => (local, peer),
             (None, Some(address), _) => (address, None),
@@ -103,7 +103,7 @@ impl KindCodec for Address {
         if flags & IFA_F_PERMANENT != 0 {
             lifetimes.valid = FOREVER;
         }
-        // Kernels exist that report a deprecated permanent IPv4 address as preferred for ever.
+        // Some kernels report a deprecated permanent IPv4 address as preferred for ever.
         if flags & IFA_F_DEPRECATED != 0 {
             lifetimes.preferred = 0;
         }
@@ -153,13 +153,13 @@ impl KindCodec for Address {
         }));
     }
 
-    /// The kernel gives an IPv4 address the route to its subnet again where the metric of that
-    /// changes (`fib_modify_prefix_metric`), an IPv6 address at each write.
+    /// The kernel gives an IPv4 address the route to its subnet again if the metric changes
+    /// (`fib_modify_prefix_metric`), an IPv6 address at each write.
     ///
-    /// The kernel computes the expiry of the route to the subnet wrongly, so that it is in the
-    /// past, where an address that was permanent becomes finite (`modify_prefix_route`). It gives
-    /// the address a new route, rightly, or leaves that of another address, where this one has
-    /// none.
+    /// If a permanent address becomes finite, the kernel computes its subnet route's expiry
+    /// wrongly, in the past (`modify_prefix_route`). So a first part takes the route from the
+    /// address. The second makes the kernel give it a new route with the right expiry, or leave
+    /// another address's route if this one has none.
     fn parts(action: Action, address: &Address, was: Option<&Address>) -> &'static [Part] {
         let Some(was) = was.filter(|_| action == Action::Update) else {
             return &[Part::Whole];
@@ -176,10 +176,10 @@ impl KindCodec for Address {
         &[Part::Whole]
     }
 
-    /// A create always writes the lifetimes out; of an IPv4 address that is valid for ever the
-    /// kernel shows no preferred lifetime until it has run out. Of an update the kernel looks at
-    /// lifetimes, metric and protocol, in IPv6 also at flags and peer, and ignores the rest. IPv6
-    /// takes a metric of 0 for "as it is".
+    /// A create always writes the lifetimes. For a permanent IPv4 address the kernel shows no
+    /// preferred lifetime until it has run out. For an update the kernel uses lifetimes, metric and
+    /// protocol, in IPv6 also flags and peer, and ignores the rest. IPv6 takes a metric of 0 for
+    /// "unchanged".
     fn encode(
         buffer: &mut Vec<u8>,
         part: Part,
@@ -200,7 +200,7 @@ impl KindCodec for Address {
             Action::Delete => {
                 let mut message = begin(buffer, DELETE, 0, address, resolve)?;
                 if address.family() == Family::Inet6 {
-                    // Older kernels leave the temporary addresses beside it without
+                    // Older kernels keep the temporary addresses beside it after a write without
                     // `IFA_F_MANAGETEMPADDR`.
                     message.attr_u32(IFA_FLAGS, address.flags.bits());
                 }
@@ -212,8 +212,8 @@ impl KindCodec for Address {
     fn refusal_cause(&self, action: Action, error: &KernelError) -> Option<RefusalCause> {
         match (action, error.errno()) {
             (Action::Delete, _) => None,
-            // The device cannot have it: the loopback address of IPv6 on any but a loopback device
-            // (`ipv6_add_addr`).
+            // The device cannot have it: the loopback address of IPv6 on another device than
+            // loopback (`ipv6_add_addr`).
             (_, libc::EADDRNOTAVAIL) => Some(RefusalCause::Invalid),
             // IPv6 is switched off on the device.
             (_, libc::EACCES) => Some(RefusalCause::Dependency),
@@ -250,7 +250,7 @@ fn put(
     message.finish()
 }
 
-/// Header and identity, the same in each direction of change.
+/// Writes header and identity, which are the same for each change.
 fn begin<'a>(
     buffer: &'a mut Vec<u8>,
     kind: u16,
@@ -281,7 +281,8 @@ fn header(family: Family, prefix_len: u8, flags: u8, scope: Scope, index: u32) -
     [family_number(family), prefix_len, flags, scope.0, a, b, c, d]
 }
 
-/// `struct ifa_cacheinfo`: preferred, valid, then when it was created and changed.
+/// Reads `struct ifa_cacheinfo`: preferred and valid lifetime, then the times of creation and
+/// change.
 fn read_lifetimes(payload: &[u8]) -> Option<Lifetimes> {
     Some(Lifetimes {
         preferred: read_u32(payload.get(..4)?)?,

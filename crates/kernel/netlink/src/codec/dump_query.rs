@@ -1,4 +1,4 @@
-//! [`DumpQuery`]: a dump of objects of one kind, and how to find out whether it is complete.
+//! [`DumpQuery`]: a dump of objects of one kind, and the way to check its completeness.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use trueup_net::{Dev, Family, Kinds, setters};
 
 use crate::wire::{MessageWriter, NLM_F_DUMP, NLM_F_REQUEST};
 
-/// A dump of objects of one kind.
+/// A request for a dump of one kind, with the way to check its completeness.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DumpQuery {
@@ -14,7 +14,7 @@ pub struct DumpQuery {
     pub request: Vec<u8>,
     /// The only table whose routes are wanted. A kernel without strict checking dumps all tables.
     pub table: Option<u32>,
-    /// The way to find out whether the dump is complete.
+    /// The way to check the dump's completeness.
     pub consistency: Consistency,
 }
 
@@ -32,13 +32,13 @@ pub(super) fn dump_request(kind: u16, head: &[u8], attr: Option<(u16, u32)>) -> 
     if let Some((number, value)) = attr {
         message.attr_u32(number, value);
     }
-    // So short a message fits.
+    // A message this short always fits.
     let _fits = message.finish();
     request
 }
 
-/// The way to find out whether a dump is complete. The kernel keeps a cursor between the parts of a
-/// dump; a change before the cursor moves it, and rows are left out or repeated.
+/// The way to find out if a dump is complete. The kernel keeps a cursor between the parts of a
+/// dump. A change before the cursor moves it, and rows are then skipped or repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Consistency {
@@ -46,37 +46,37 @@ pub enum Consistency {
     Flagged,
     /// The cursor moves with events of these message types about objects of the family.
     Events {
-        /// The family.
+        /// The family whose events matter.
         family: Family,
-        /// The message types.
+        /// The message types of those events.
         moved_by: &'static [u16],
     },
-    /// The cursor moves with changes of routes of the family, and with what removes routes without
-    /// an event. A [`RowPosition`] tells which IPv4 routes move it.
+    /// The cursor moves with route changes in the family, and with changes that remove routes
+    /// without an event. A [`RowPosition`] tells which IPv4 routes move it.
     Routes {
-        /// The family.
+        /// The family whose routes are dumped.
         family: Family,
         /// The only table that the kernel dumps.
         table: Option<u32>,
     },
-    /// The kernel neither flags the dump nor announces changes: two dumps have to be equal.
+    /// The kernel neither flags the dump nor announces changes: two equal dumps are needed.
     Unannounced,
 }
 
-/// The position of a row in a dump of IPv4 routes: its table and its destination's address. The
-/// dump lists table after table, and in each the destinations in ascending order.
+/// A row's position in a dump of IPv4 routes: its table and its destination's address. The dump
+/// lists table by table, and in each the destinations in ascending order.
 pub type RowPosition = (u32, u32);
 
 /// The part of a namespace that a read covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadScope {
-    /// The kinds to read. Links are read always: they give the devices their names.
+    /// The kinds to read. Links are always read, since they give the devices their names.
     pub kinds: Kinds,
-    /// Only routes of this protocol. Of nexthop objects: those of this protocol, those with one of
-    /// its numbers ([`Nexthop::ids`](trueup_net::Nexthop::ids)), and groups with such a member.
+    /// Only routes with this protocol. Also only nexthop objects with this protocol or one of its
+    /// numbers ([`Nexthop::ids`](trueup_net::Nexthop::ids)), and groups with such a member.
     pub protocol: Option<u8>,
-    /// Only routes of these tables.
+    /// Only routes in these tables.
     pub tables: Option<BTreeSet<u32>>,
     /// Only addresses and neighbours of these devices, by interface index.
     pub devices: Option<BTreeSet<u32>>,
@@ -107,7 +107,7 @@ impl ReadScope {
             .filter(move |family| only.is_none_or(|only| only == *family))
     }
 
-    /// Returns whether addresses and neighbours of a device are in the scope.
+    /// Returns true if addresses and neighbours of a device are in the scope.
     #[must_use]
     pub fn covers_device(&self, dev: Dev) -> bool {
         self.devices
@@ -115,7 +115,8 @@ impl ReadScope {
             .is_none_or(|devices| dev.as_index().is_some_and(|index| devices.contains(&index)))
     }
 
-    /// Returns the only device of the scope, if it has exactly one: the kernel filters by no more.
+    /// Returns the only device of the scope, if there is exactly one: the kernel filters by one at
+    /// most.
     pub(crate) fn only_device(&self) -> Option<u32> {
         let devices = self.devices.as_ref()?;
         devices.first().copied().filter(|_| devices.len() == 1)

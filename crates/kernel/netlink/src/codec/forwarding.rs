@@ -1,5 +1,5 @@
-//! Entries of forwarding databases (`ndmsg` of family `AF_BRIDGE`): of bridges and VXLANs. They are
-//! read, and never written: the kernel drops their `NDA_PROTOCOL`.
+//! Entries of the forwarding databases of bridges and VXLANs (`ndmsg` of family `AF_BRIDGE`). They
+//! are only read: the kernel drops their `NDA_PROTOCOL`.
 
 use std::net::IpAddr;
 
@@ -19,11 +19,11 @@ const NDA_MASTER: u16 = 9;
 
 const NTF_EXT_LEARNED: u8 = 0x10;
 
-/// Decodes the body of a [`NEW`] message. `None` is one of another family, or without an address.
+/// Decodes the body of a [`NEW`] message. Returns `None` for another family, or without an address.
 ///
 /// # Errors
 ///
-/// When the message is too short or broken.
+/// If the message is too short or broken.
 pub fn decode(body: &[u8]) -> Result<Option<ForwardingEntry>, Undecodable> {
     let (head, mut attrs) = split::<12>(Kind::Neighbour, body)?;
     let [family, _, _, _, i0, i1, i2, i3, s0, s1, flags, _] = head;

@@ -1,4 +1,4 @@
-//! [`KindCodec`]: what the wire asks of a kind.
+//! [`KindCodec`]: the wire format of a kind.
 
 use trueup_net::{Action, Dev, IfName, Link, Object, ObjectKind, each_kind};
 
@@ -8,7 +8,7 @@ use crate::kernel_error::KernelError;
 use crate::transport::Group;
 use crate::wire::Message;
 
-/// The wire format of a kind: one implementation a kind, in its codec file.
+/// The wire format of a kind, implemented in the kind's codec file.
 pub trait KindCodec: ObjectKind + PartialEq {
     /// The message type that announces or dumps an object (`RTM_NEW*`).
     const NEW: u16;
@@ -16,26 +16,26 @@ pub trait KindCodec: ObjectKind + PartialEq {
     const DELETE: u16;
     /// The multicast groups that announce objects of the kind.
     const GROUPS: &'static [Group];
-    /// The errno of a delete of an object that does not exist.
+    /// The errno for deleting an object that does not exist.
     const ABSENT: i32;
-    /// Kernels exist that lack the kind: they refuse its dumps with `EOPNOTSUPP`, and its groups
+    /// True if some kernels lack the kind. They refuse its dumps with `EOPNOTSUPP`, and its groups
     /// with `EINVAL`.
     const IS_OPTIONAL: bool = false;
 
-    /// Decodes the body of a message of type [`NEW`](Self::NEW) or [`DELETE`](Self::DELETE). `None`
-    /// is a message about something else than an object of the kind.
+    /// Decodes the body of a message of type [`NEW`](Self::NEW) or [`DELETE`](Self::DELETE).
+    /// Returns `None` if the message is not about an object of the kind.
     ///
     /// # Errors
     ///
-    /// When the message is too short or does not say what identifies the object.
+    /// If the message is too short or lacks the object's identity.
     fn decode(body: &[u8]) -> Result<Option<Self>, Undecodable>;
 
-    /// Decodes a row of a dump: the object, or `None` for a row that is no object of the kind or is
-    /// out of scope, and the position of the row, where rows have one.
+    /// Decodes a row of a dump. Returns the object, or `None` if the row is no object of the kind
+    /// or is out of scope, and the row's position, if rows have one.
     ///
     /// # Errors
     ///
-    /// As [`decode`](Self::decode).
+    /// The same as [`decode`](Self::decode).
     fn decode_row(
         body: &[u8],
         _scope: &ReadScope,
@@ -44,19 +44,19 @@ pub trait KindCodec: ObjectKind + PartialEq {
         Ok((Self::decode(body)?, None))
     }
 
-    /// Returns the dumps that together list the objects of a scope. `is_strict` says whether the
+    /// Returns the dumps that together list the objects of a scope. `is_strict` is true if the
     /// kernel filters dumps ([`Socket::strict`](crate::Socket::strict)).
     fn dumps(scope: &ReadScope, is_strict: bool) -> Vec<DumpQuery>;
 
-    /// Returns whether a decoded object is in a scope: the kernel does not filter by all of it.
+    /// Returns true if a decoded object is in a scope, by which the kernel filters only in part.
     fn is_within(&self, _scope: &ReadScope) -> bool {
         true
     }
 
-    /// Completes decoded objects by what only the links of the namespace tell.
+    /// Completes decoded objects with facts that only the namespace's links have.
     fn complete(_objects: &mut Vec<Self>, _links: &[Link]) {}
 
-    /// Returns the messages that a change takes, in their order.
+    /// Returns the messages of a change, in their order.
     fn parts(_action: Action, _object: &Self, _was: Option<&Self>) -> &'static [Part] {
         &[Part::Whole]
     }
@@ -65,30 +65,30 @@ pub trait KindCodec: ObjectKind + PartialEq {
     ///
     /// # Errors
     ///
-    /// When a device is not resolved, when the object is not in canonical form or not fully
-    /// modelled, or when the message would be wrong or would touch more than the object.
+    /// If a device is not resolved, if the object is not in canonical form or not fully modelled,
+    /// or if the message would be wrong or affect more than the object.
     fn encode(
         buffer: &mut Vec<u8>,
         part: Part,
         change: &Change<'_, Self>,
     ) -> Result<(), EncodeError>;
 
-    /// Returns what a refusal of the kernel means for the object; `None` leaves it to the errno.
+    /// Returns the meaning of the kernel's refusal for the object. `None` leaves it to the errno.
     fn refusal_cause(&self, _action: Action, _error: &KernelError) -> Option<RefusalCause> {
         None
     }
 }
 
-/// Decodes a message that announces an object of any kind, or its removal, and returns whether the
-/// object was deleted. `None` is a message about something else.
+/// Decodes a message that announces an object of any kind, or its removal. Returns the object, with
+/// true if it was deleted, or `None` if the message is about something else.
 ///
 /// # Errors
 ///
-/// As [`KindCodec::decode`].
+/// The same as [`KindCodec::decode`].
 pub fn decode(message: &Message<'_>) -> Result<Option<(Object, bool)>, Undecodable> {
     let message_type = message.header.kind;
     each_kind!(K => if message_type == K::NEW || message_type == K::DELETE {
-        // Kinds may share a message type, and tell themselves apart by the family.
+        // Kinds may share a message type, and differ in the family.
         if let Some(object) = K::decode(message.body)? {
             return Ok(Some((object.into(), message_type == K::DELETE)));
         }
@@ -96,12 +96,12 @@ pub fn decode(message: &Message<'_>) -> Result<Option<(Object, bool)>, Undecodab
     Ok(None)
 }
 
-/// Encodes the creation of an object that must not exist yet (`EEXIST` else), as
-/// [`KindCodec::encode`] does.
+/// Encodes the creation of an object that must not exist yet (else `EEXIST`), like
+/// [`KindCodec::encode`].
 ///
 /// # Errors
 ///
-/// As [`KindCodec::encode`].
+/// The same as [`KindCodec::encode`].
 pub fn create<K: KindCodec>(
     buffer: &mut Vec<u8>,
     object: &K,
@@ -110,12 +110,12 @@ pub fn create<K: KindCodec>(
     K::encode(buffer, Part::Whole, &Change::new(Action::Create, object, resolve))
 }
 
-/// Encodes the change in place of an object, or the replacement of the holder of its key. Only for
-/// an object that was observed as ours: the kernel does not look at the owner.
+/// Encodes the change in place of an object, or the replacement of another with its key. Use it
+/// only for an object observed as ours: the kernel does not check the owner.
 ///
 /// # Errors
 ///
-/// As [`KindCodec::encode`].
+/// The same as [`KindCodec::encode`].
 pub fn replace<K: KindCodec>(
     buffer: &mut Vec<u8>,
     object: &K,
@@ -124,11 +124,11 @@ pub fn replace<K: KindCodec>(
     K::encode(buffer, Part::Whole, &Change::new(Action::Update, object, resolve))
 }
 
-/// Encodes the deletion of an object as it was observed, by all that identifies it.
+/// Encodes the deletion of an object as it was observed, by its whole identity.
 ///
 /// # Errors
 ///
-/// As [`KindCodec::encode`].
+/// The same as [`KindCodec::encode`].
 pub fn delete<K: KindCodec>(
     buffer: &mut Vec<u8>,
     object: &K,
@@ -141,24 +141,24 @@ pub fn delete<K: KindCodec>(
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Change<'a, T> {
-    /// The change: create, update or delete.
+    /// Create, update or delete.
     pub action: Action,
-    /// The desired object; of a delete the observed one.
+    /// The desired object, or for a delete the observed one.
     pub object: &'a T,
-    /// The observed object, of an update.
+    /// The observed object, for an update.
     pub was: Option<&'a T>,
-    /// The kernel stores no protocol on objects of the kind, so none is sent.
+    /// True if the kernel stores no protocol on objects of the kind, so none is sent.
     pub is_unmarked: bool,
     /// Returns the index of a device that exists.
     pub resolve: Resolve<'a>,
-    /// Returns the device of a name. Only links ask.
+    /// Returns the device with a name. Only links use it.
     pub by_name: &'a dyn Fn(&IfName) -> Option<Dev>,
-    /// Returns the index that was chosen for a device that is to be created. Only links ask.
+    /// Returns the chosen index of a device to be created. Only links use it.
     pub chosen: &'a dyn Fn(Dev) -> Option<u32>,
 }
 
 impl<'a, T> Change<'a, T> {
-    /// Makes a change of an object, without devices that have names alone.
+    /// Makes a change of an object, without devices that only have names.
     #[inline]
     pub fn new(action: Action, object: &'a T, resolve: Resolve<'a>) -> Change<'a, T> {
         Change {
@@ -172,7 +172,7 @@ impl<'a, T> Change<'a, T> {
         }
     }
 
-    /// Sets the observed object, of an update.
+    /// Sets the observed object, for an update.
     #[inline]
     #[must_use]
     pub fn with_was(mut self, was: Option<&'a T>) -> Change<'a, T> {
@@ -180,7 +180,7 @@ impl<'a, T> Change<'a, T> {
         self
     }
 
-    /// Sets whether the kernel stores no protocol on objects of the kind.
+    /// Sets [`is_unmarked`](#structfield.is_unmarked).
     #[inline]
     #[must_use]
     pub fn with_is_unmarked(mut self, is_unmarked: bool) -> Change<'a, T> {
@@ -188,7 +188,7 @@ impl<'a, T> Change<'a, T> {
         self
     }
 
-    /// Sets the devices that have names alone, and their chosen indexes.
+    /// Sets the lookups for devices that only have names, and for their chosen indexes.
     #[inline]
     #[must_use]
     pub fn with_names(
@@ -205,27 +205,27 @@ impl<'a, T> Change<'a, T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Part {
-    /// The whole change.
+    /// The whole change in a single message.
     Whole,
-    /// The master of a port alone.
+    /// Only the master of a port.
     Master,
-    /// The attributes of a link's kind, where the kernel refuses them beside the others.
+    /// The attributes of a link's kind, if the kernel refuses them beside the others.
     KindAttributes,
-    /// The creation of a route behind the routes of its key.
+    /// The creation of a route behind others with its key.
     Append,
     /// An IPv6 address as it was, but without the route to its subnet.
     WithoutPrefixRoute,
-    /// An IPv4 address with another metric: with that it gets a route to its subnet.
+    /// An IPv4 address with another metric, which brings back the route to its subnet.
     OtherMetric,
 }
 
-/// The meaning of a kernel's refusal for an object of a kind, where it is more than the errno's.
+/// The meaning of a kernel's refusal for an object, if it is more than the errno's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefusalCause {
     /// An equal object exists already, or the object to delete does not.
     AlreadyDone,
-    /// Something that the object needs does not exist yet.
+    /// Another object that it needs does not exist yet.
     Dependency,
     /// The object can never be created as it is.
     Invalid,

@@ -1,5 +1,5 @@
-//! Links (`ifinfomsg`, linux/rtnetlink.h and linux/if_link.h). The attributes of each kind of link
-//! are in the private module `link_kind`.
+//! Links (`ifinfomsg`, linux/rtnetlink.h and linux/if_link.h). The private module `link_kind` has
+//! the attributes of each kind.
 
 use std::collections::HashMap;
 
@@ -39,19 +39,19 @@ const IFLA_LINK_NETNSID: u16 = 37;
 
 const IFF_UP: u32 = 1;
 const IFF_RUNNING: u32 = 0x40;
-/// `RTEXT_FILTER_SKIP_STATS`: a link without counters takes a quarter less space.
+/// `RTEXT_FILTER_SKIP_STATS`: without counters, a link takes a quarter less space.
 const SKIP_STATS: u32 = 1 << 3;
 const AF_UNSPEC: u8 = 0;
-/// The kernel holds interface indexes as signed numbers.
+/// The kernel stores interface indexes as signed numbers.
 const INDEX_MAX: u32 = i32::MAX.unsigned_abs();
 
-/// Decodes the body of a [`NEW`] or [`DELETE`] message. `None` is one of a family of its own, such
-/// as a bridge's about its ports. A device below that is in another namespace is `Dev::index(0)`. A
-/// message has the index of a veth's peer: [`name_peers`] adds the name.
+/// Decodes the body of a [`NEW`] or [`DELETE`] message. Returns `None` for a message of a special
+/// family, such as a bridge's about its ports. A device below in another namespace is
+/// `Dev::index(0)`. The message has only the index of a veth's peer: [`name_peers`] adds the name.
 ///
 /// # Errors
 ///
-/// When the message is too short or lacks a name or an index.
+/// If the message is too short or lacks a name or an index.
 pub fn decode(body: &[u8]) -> Result<Option<(Link, LinkStatus)>, Undecodable> {
     let (head, mut attrs) = split::<16>(Kind::Link, body)?;
     let [family, _, _, _, i0, i1, i2, i3, f0, f1, f2, f3, ..] = head;
@@ -110,8 +110,8 @@ fn lost(why: &'static str) -> Undecodable {
     Undecodable::new(Kind::Link, why)
 }
 
-/// Names the other ends of veth pairs, given all links of a namespace. An index that is not among
-/// them stays without a name.
+/// Adds the names of veth peers, given all links of a namespace. A peer whose index is not among
+/// them stays unnamed.
 pub fn name_peers(links: &mut [(Link, LinkStatus)]) {
     let names: HashMap<u32, IfName> =
         links.iter().map(|(link, _)| (link.index, link.name)).collect();
@@ -122,21 +122,20 @@ pub fn name_peers(links: &mut [(Link, LinkStatus)]) {
     }
 }
 
-/// Encodes the creation of a link with all that one message can hold, under a name that must not
-/// exist yet (`EEXIST` else). An alias is left to a [`change`]: the kernel ignores it here.
+/// Encodes the creation of a link with all fields of one message. Its name must not exist yet (else
+/// `EEXIST`). An alias is left to a [`change`]: the kernel ignores it here.
 ///
-/// The link gets the index that it has here, and a veth's other end `peer_index`; 0 leaves the
-/// choice to the kernel. With an index that is taken the kernel makes nothing, and answers
-/// `EEXIST` (`rtnl_newlink` in net/core/rtnetlink.c), or `EBUSY` if it is the other end's
-/// (`dev_index_reserve` in net/core/dev.c). An index that was chosen does not move the kernel's own
-/// numbering.
+/// The link gets its own index, and a veth's other end `peer_index`; with 0 the kernel chooses. If
+/// an index is taken, the kernel creates nothing and answers `EEXIST` (`rtnl_newlink` in
+/// net/core/rtnetlink.c), or `EBUSY` for the other end's (`dev_index_reserve` in net/core/dev.c). A
+/// chosen index does not change the kernel's own numbering.
 ///
 /// # Errors
 ///
-/// When a device is not resolved, when the link has no kind or one that netlink cannot create
-/// (TUN, TAP and unknown ones), for a veth without its peer's name: the kernel would invent one,
-/// for an index above 2^31 - 1, and for a `peer_index` without an index of the link's own: the
-/// kernel would ignore it (`veth_newlink` in drivers/net/veth.c).
+/// If a device is not resolved, or if the link has no kind or one that netlink cannot create (TUN,
+/// TAP and unknown ones). For a veth without its peer's name, since the kernel would invent one.
+/// For an index above 2^31 - 1. For a `peer_index` without an own index, since the kernel would
+/// ignore it (`veth_newlink` in drivers/net/veth.c).
 pub fn create(
     buffer: &mut Vec<u8>,
     link: &Link,
@@ -174,11 +173,11 @@ pub fn create(
     message.finish()
 }
 
-/// Encodes the deletion of a link by its index: a name may belong to another link by now.
+/// Encodes the deletion of a link by its index, since another link may have its name by now.
 ///
 /// # Errors
 ///
-/// For index 0, with which the kernel looks for something else to delete.
+/// For index 0, with which the kernel would look for another link to delete.
 pub fn delete(buffer: &mut Vec<u8>, index: u32) -> Result<(), EncodeError> {
     if index == 0 {
         return Err(EncodeError::Refused("a link delete needs an index"));
@@ -188,12 +187,11 @@ pub fn delete(buffer: &mut Vec<u8>, index: u32) -> Result<(), EncodeError> {
     message.finish()
 }
 
-/// Encodes that a link, addressed by its index, is put into a group, and nothing else of it
-/// changes.
+/// Encodes moving a link, addressed by its index, to a group, without other changes.
 ///
 /// # Errors
 ///
-/// For index 0, with which the kernel looks for another way to find the link.
+/// For index 0, with which the kernel would look for the link in another way.
 pub fn set_group(buffer: &mut Vec<u8>, index: u32, group: u32) -> Result<(), EncodeError> {
     if index == 0 {
         return Err(EncodeError::Refused("a link's group needs its index"));
@@ -204,15 +202,15 @@ pub fn set_group(buffer: &mut Vec<u8>, index: u32, group: u32) -> Result<(), Enc
     message.finish()
 }
 
-/// Encodes the deletion of all links of a group at once, which costs the kernel one wait where a
-/// [`delete`] of each costs one each. It deletes none of them, and answers `EOPNOTSUPP`, if one
-/// cannot be deleted; `ENODEV` if the group has no links (`rtnl_group_dellink` in
+/// Encodes the deletion of all links in a group at once, which costs the kernel a single wait
+/// instead of one for each [`delete`]. If one link cannot be deleted, the kernel deletes none and
+/// answers `EOPNOTSUPP`; `ENODEV` if the group has no links (`rtnl_group_dellink` in
 /// net/core/rtnetlink.c).
 ///
 /// # Errors
 ///
-/// For group 0, in which every link is that was put into no other, and for one above 2^31 - 1: the
-/// kernel compares signed numbers.
+/// For group 0, in which all links begin, and for one above 2^31 - 1, since the kernel compares
+/// signed numbers.
 pub fn delete_group(buffer: &mut Vec<u8>, group: u32) -> Result<(), EncodeError> {
     if group == 0 || group > INDEX_MAX {
         return Err(EncodeError::Refused("only links of a group of their own"));
@@ -229,11 +227,11 @@ pub fn dump_request() -> Vec<u8> {
     super::dump_query::dump_request(GET, &header(0, None), Some((IFLA_EXT_MASK, SKIP_STATS)))
 }
 
-/// Encodes the request for one link, by name; `ENODEV` is the answer where there is none.
+/// Encodes the request for one link, by name. The answer is `ENODEV` if there is none.
 ///
 /// # Errors
 ///
-/// None that can happen: the message has a fixed size.
+/// None in practice: the message has a fixed size.
 pub fn request_by_name(buffer: &mut Vec<u8>, name: &IfName) -> Result<(), EncodeError> {
     let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST);
     message.body(&header(0, None));
@@ -242,12 +240,12 @@ pub fn request_by_name(buffer: &mut Vec<u8>, name: &IfName) -> Result<(), Encode
     message.finish()
 }
 
-/// Reads the index of a device; `None` for 0, which is none.
+/// Reads a device's index. 0 becomes `None`.
 fn read_index(payload: &[u8]) -> Option<u32> {
     read_u32(payload).filter(|index| *index != 0)
 }
 
-/// `struct ifinfomsg`: the flag `IFF_UP` is set or cleared where it is stated.
+/// Writes `struct ifinfomsg`: the flag `IFF_UP` is set or cleared if `up` is given.
 fn header(index: u32, up: Option<bool>) -> [u8; 16] {
     let flags = if up == Some(true) { IFF_UP } else { 0 };
     let mask = if up.is_some() { IFF_UP } else { 0 };
@@ -274,7 +272,7 @@ fn write_common(
         message.attr_u32(IFLA_MASTER, index);
     }
     if let Some(alias) = &link.alias {
-        // Without a NUL, which the kernel would keep; no bytes at all remove the alias.
+        // Without a NUL, which the kernel would keep. Empty bytes remove the alias.
         message.attr(IFLA_IFALIAS, alias);
     }
     if let Some(group) = link.group {
@@ -283,7 +281,7 @@ fn write_common(
     Ok(())
 }
 
-/// Clears a value that a message does not write.
+/// Clears a value unless a message writes it.
 fn clear_unless<T>(is_written: bool, value: &mut Option<T>) {
     if !is_written {
         *value = None;
@@ -352,7 +350,7 @@ impl KindCodec for Link {
     }
 }
 
-/// Returns the part of a link that its create states; an update states the rest. A new bridge does
+/// Returns the fields of a link that its create sets; an update sets the rest. A new bridge does
 /// not filter, and a kernel built without filtering refuses the attribute.
 fn stated_by_create(link: &Link) -> Link {
     let mut stated = link.clone();

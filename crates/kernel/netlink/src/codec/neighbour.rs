@@ -41,12 +41,12 @@ impl KindCodec for Neighbour {
     const GROUPS: &'static [Group] = &[Group::NEIGHBOUR];
     const ABSENT: i32 = libc::ENOENT;
 
-    /// Decodes the body of an [`NEW`] or [`DELETE`] message. `None` is one of another family than IPv4
-    /// and IPv6, such as a bridge's forwarding entry.
+    /// Decodes the body of an [`NEW`] or [`DELETE`] message. Returns `None` for a family other than
+    /// IPv4 and IPv6, such as a bridge's forwarding entry.
     ///
     /// # Errors
     ///
-    /// When the message is too short or does not say what identifies the neighbour.
+    /// If the message is too short or lacks the neighbour's identity.
     fn decode(body: &[u8]) -> Result<Option<Neighbour>, Undecodable> {
         let (head, mut attrs) = split::<12>(Kind::Neighbour, body)?;
         let [family, _, _, _, i0, i1, i2, i3, s0, s1, flags, _] = head;
@@ -87,10 +87,10 @@ impl KindCodec for Neighbour {
         let index = scope.only_device().filter(|_| is_strict);
         let device = index.map(|index| (NDA_IFINDEX, index));
         let dumps = [Family::Inet, Family::Inet6].map(|family| {
-            // The kernel puts a new neighbour before all others of its bucket, or rebuilds all
-            // buckets: rows are then repeated, and none is left out without a repetition.
+            // The kernel puts a new neighbour first in its bucket, or rebuilds all buckets. Then
+            // rows are repeated, and none is skipped without a repetition.
             let events = Consistency::Events { family, moved_by: &[DELETE] };
-            // A dump has either proxy entries or the others.
+            // A dump has either proxy entries or all others.
             [(events, 0), (Consistency::Unannounced, NTF_PROXY)].map(|(consistency, flags)| {
                 DumpQuery::new(consistency, dump_request(GET, &header(family, 0, 0, flags), device))
             })
@@ -102,7 +102,7 @@ impl KindCodec for Neighbour {
         scope.covers_device(self.dev)
     }
 
-    /// Finds the NOARP neighbours that the kernel made by itself, which needs the links' addresses.
+    /// Marks the NOARP neighbours that the kernel made by itself, which needs the links' addresses.
     fn complete(neighbours: &mut Vec<Neighbour>, links: &[Link]) {
         let addresses: BTreeMap<u32, _> =
             links.iter().map(|link| (link.index, link.address)).collect();
@@ -115,8 +115,8 @@ impl KindCodec for Neighbour {
         }
     }
 
-    /// The kernel overwrites a proxy entry that exists, even on a create. A neighbour that the
-    /// kernel moves by itself can be declared only as externally learned.
+    /// The kernel overwrites an existing proxy entry, even on a create. A neighbour whose state the
+    /// kernel changes by itself can only be declared as externally learned.
     fn encode(
         buffer: &mut Vec<u8>,
         _part: Part,
@@ -139,7 +139,7 @@ impl KindCodec for Neighbour {
         }
         let message = error.message().unwrap_or_default();
         Some(if message.starts_with("Invalid link address") {
-            // It is shorter than the hardware addresses of the device (`neigh_add`).
+            // It is shorter than the device's hardware addresses (`neigh_add`).
             RefusalCause::Invalid
         } else {
             // Other invalid neighbours are refused before they are sent. The device has no IPv6 (an
@@ -149,9 +149,9 @@ impl KindCodec for Neighbour {
     }
 }
 
-/// Returns whether the kernel made a NOARP row by itself, where there is nothing to resolve: it
-/// then has no link-layer address, that of the device itself, or the broadcast one
-/// (`arp_constructor`, `ndisc_constructor`).
+/// Returns true if the kernel made a NOARP row by itself, since there is nothing to resolve. It
+/// then has no link-layer address, the device's own, or the broadcast address (`arp_constructor`,
+/// `ndisc_constructor`).
 fn is_derived(lladdr: Option<LinkAddr>, own: Option<LinkAddr>) -> bool {
     lladdr.is_none_or(|lladdr| {
         Some(lladdr) == own || lladdr.as_bytes().iter().all(|byte| *byte == 0xff)
@@ -171,7 +171,7 @@ fn put(
     let state = match neighbour.state {
         NeighbourState::Permanent => NUD_PERMANENT,
         NeighbourState::NoArp => NUD_NOARP,
-        // One that was only declared to exist stays unresolved.
+        // One without an address stays unresolved.
         NeighbourState::Dynamic if neighbour.ext_learn && neighbour.lladdr.is_none() => NUD_NONE,
         NeighbourState::Dynamic if neighbour.ext_learn => NUD_REACHABLE,
         NeighbourState::Dynamic => {
@@ -196,7 +196,7 @@ fn put(
     message.finish()
 }
 
-/// Header and identity, the same in each direction of change.
+/// Writes header and identity, which are the same for each change.
 fn begin<'a>(
     buffer: &'a mut Vec<u8>,
     kind: u16,

@@ -25,7 +25,7 @@ const NHA_GROUP_TYPE: u16 = 3;
 const NHA_BLACKHOLE: u16 = 4;
 const NHA_OIF: u16 = 5;
 const NHA_GATEWAY: u16 = 6;
-/// Of groups since Linux 6.9: what the kernel understands.
+/// For groups since Linux 6.9: the flags that the kernel understands.
 const NHA_OP_FLAGS: u16 = 14;
 
 /// `NEXTHOP_GRP_TYPE_MPATH`: a group balanced by hash-threshold.
@@ -42,15 +42,15 @@ impl KindCodec for Nexthop {
     const ABSENT: i32 = libc::ENOENT;
     const IS_OPTIONAL: bool = true;
 
-    /// Decodes the body of a [`NEW`] or [`DELETE`] message. `None` is one of another family than IPv4
-    /// and IPv6.
+    /// Decodes the body of a [`NEW`] or [`DELETE`] message. Returns `None` for a family other than
+    /// IPv4 and IPv6.
     ///
-    /// An unknown attribute, such as an encapsulation, or that it is for forwarding entries alone,
-    /// marks the object as not modelled.
+    /// An unknown attribute, such as an encapsulation, marks the object as not modelled. So does an
+    /// object only for forwarding entries.
     ///
     /// # Errors
     ///
-    /// When the message is too short, or its number cannot be read.
+    /// If the message is too short, or its number cannot be read.
     fn decode(body: &[u8]) -> Result<Option<Nexthop>, Undecodable> {
         let (head, mut attrs) = split::<8>(Kind::Nexthop, body)?;
         let [family, _, protocol, _, flags @ ..] = head;
@@ -114,12 +114,12 @@ impl KindCodec for Nexthop {
         })
     }
 
-    /// An update replaces the object that has the number, whichever writer owns it, with all
-    /// routes that point at it; an object that no longer exists is created. The kernel refuses to
-    /// make a single one of a group and a group of a single one.
+    /// An update replaces the object with the number, with any owner, for all routes that point at
+    /// it. An object that no longer exists is created. The kernel refuses to change a group into a
+    /// single next hop or back.
     ///
-    /// A delete takes no protocol: it deletes the number's object, whichever writer owns it. The
-    /// routes that point at the object go with it, and it leaves its groups.
+    /// A delete has no protocol: it deletes the object with the number, with any owner. The routes
+    /// that point at the object go with it, and it leaves its groups.
     fn encode(
         buffer: &mut Vec<u8>,
         _part: Part,
@@ -164,7 +164,7 @@ fn put(
         return Err(EncodeError::Refused("a nexthop object with unknown attributes"));
     }
     let (family, onlink) = match &nexthop.target {
-        // Whatever family it was said to be for: the gateway tells.
+        // The gateway's family counts, not the given one.
         NexthopTarget::One(family, hop) => (Some(hop.via.map_or(*family, Family::of)), hop.onlink),
         NexthopTarget::Blackhole(family) => (Some(*family), false),
         NexthopTarget::Group(_) => (None, false),
@@ -204,7 +204,7 @@ fn put(
     message.finish()
 }
 
-/// The members of a group. Since Linux 6.12 a share has 16 bits (`weight_high`).
+/// Reads a group's members. Since Linux 6.12 a share has 16 bits (`weight_high`).
 fn read_members(payload: &[u8]) -> Option<Vec<(u32, u16)>> {
     let (members, rest) = payload.as_chunks::<MEMBER>();
     if !rest.is_empty() {

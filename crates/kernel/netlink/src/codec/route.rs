@@ -47,16 +47,16 @@ const RTNH_F_ONLINK: u8 = 0x04;
 /// Length of `struct rtnexthop`.
 const RTNH_LEN: usize = 8;
 
-/// `RT_TABLE_UNSPEC`: look into the attribute.
+/// `RT_TABLE_UNSPEC`: the attribute has the table.
 const TABLE_UNSPEC: u8 = 0;
 /// The index of the loopback device, the same in every namespace.
 const LOOPBACK: u32 = 1;
 
-/// Encodes the request for the route by which the kernel reaches an address, as it is in its table.
+/// Encodes the request for the route, as in its table, by which the kernel reaches an address.
 ///
 /// # Errors
 ///
-/// None that can happen: the message has a fixed size.
+/// None in practice: the message has a fixed size.
 pub fn lookup_request(buffer: &mut Vec<u8>, to: IpAddr) -> Result<(), EncodeError> {
     let family = Family::of(to);
     let mut head = [0; 12];
@@ -69,9 +69,9 @@ pub fn lookup_request(buffer: &mut Vec<u8>, to: IpAddr) -> Result<(), EncodeErro
     message.finish()
 }
 
-/// How long a route's message may be in bytes, with some room for what the kernel adds. A row that
-/// does not fit the 32 KiB buffer of a dump ends the dump: without it, without what comes after it,
-/// and without an error (`netlink_dump` in net/netlink/af_netlink.c).
+/// The largest route message in bytes, with some room for the kernel's additions. A row that does
+/// not fit a dump's buffer of 32 KiB ends the dump: without it, without later rows, and without an
+/// error (`netlink_dump` in net/netlink/af_netlink.c).
 const LEGIBLE: usize = 32_000;
 
 fn delete(buffer: &mut Vec<u8>, route: &Route, resolve: Resolve<'_>) -> Result<(), EncodeError> {
@@ -81,10 +81,10 @@ fn delete(buffer: &mut Vec<u8>, route: &Route, resolve: Resolve<'_>) -> Result<(
     if route.nexthops == NextHops::None && !route.kind.is_reject() {
         return Err(EncodeError::Refused("a route delete needs the next hops"));
     }
-    // `RT_SCOPE_NOWHERE` is IPv4's wildcard; any other scope has to match exactly.
+    // `RT_SCOPE_NOWHERE` is IPv4's wildcard; any other scope must match exactly.
     let mut message = begin(buffer, DELETE, 0, route, Scope::NOWHERE)?;
     if route.family() == Family::Inet6 && route.nexthops == NextHops::None {
-        // IPv6 keeps reject routes on the loopback device, and compares that but no type.
+        // IPv6 keeps reject routes on the loopback device, and compares it but no type.
         message.attr_u32(RTA_OIF, LOOPBACK);
     }
     write_hops(&mut message, route, resolve)?;
@@ -112,7 +112,7 @@ fn put(
     message.finish()
 }
 
-/// Header and identity, the same in each direction of change.
+/// Writes header and identity, which are the same for each change.
 fn begin<'a>(
     buffer: &'a mut Vec<u8>,
     kind: u16,
@@ -212,7 +212,7 @@ fn write_hops(
     Ok(())
 }
 
-/// A gateway of the route's own family, or (`RTA_VIA`) of the other.
+/// Writes a gateway of the route's own family, or (`RTA_VIA`) of the other.
 fn write_gateway(message: &mut MessageWriter<'_>, family: Family, via: Option<IpAddr>) {
     match via {
         None => {}
@@ -263,7 +263,7 @@ impl KindCodec for Route {
     ///
     /// # Errors
     ///
-    /// When the message is too short or does not say what identifies the route.
+    /// If the message is too short or lacks the route's identity.
     fn decode(body: &[u8]) -> Result<Option<Route>, Undecodable> {
         Ok(Row::parse(body)?.map(|row| row.to_route()))
     }
@@ -300,16 +300,16 @@ impl KindCodec for Route {
         queries
     }
 
-    /// Without `NLM_F_EXCL` IPv6 would append the next hop of a create to another writer's route.
-    /// An update replaces the holder of the route's key, whoever owns it: the kernel does not look
-    /// at the protocol. [`Part::Append`] adds an IPv4 route after those of its key: the first still
-    /// counts, and `EEXIST` is the answer if one of them is the same. In IPv6 it would become one
-    /// with what is there.
+    /// Without `NLM_F_EXCL` IPv6 would append a create's next hop to another writer's route. An
+    /// update replaces the route with the key, with any owner: the kernel does not check the
+    /// protocol. [`Part::Append`] adds an IPv4 route after others with its key. The first stays in
+    /// effect, and the answer is `EEXIST` if one of them is the same. In IPv6 it would merge with
+    /// the existing route.
     ///
-    /// A delete states the route as it was observed: its protocol, type, metric, preferred source
-    /// and all of its next hops, so that no other row matches. An IPv4 metric of 0 is the exception
-    /// that the kernel makes: it means "any", the lowest first. If the route is gone already, a row
-    /// of the same protocol, type and next hops with another metric goes.
+    /// A delete states the route as observed: its protocol, type, metric, preferred source and all
+    /// next hops, so that no other row matches. The kernel makes one exception: an IPv4 metric of 0
+    /// means "any", the lowest first. If the route is gone already, a row with the same protocol,
+    /// type and next hops but another metric goes.
     fn encode(
         buffer: &mut Vec<u8>,
         part: Part,
@@ -339,7 +339,7 @@ impl KindCodec for Route {
 }
 
 impl Row<'_> {
-    /// Returns whether the route is in a scope and in the table of a query.
+    /// Returns true if the route is in a scope and in the table of a query.
     #[must_use]
     #[inline]
     pub fn is_within(&self, scope: &ReadScope, query: &DumpQuery) -> bool {
@@ -348,7 +348,7 @@ impl Row<'_> {
             && scope.protocol.is_none_or(|protocol| row.protocol == protocol)
     }
 
-    /// Returns the position of the row in its dump; `None` for IPv6, where the kernel counts.
+    /// Returns the row's position in its dump. `None` for IPv6, where the kernel counts rows.
     #[must_use]
     #[inline]
     pub fn position(&self) -> Option<RowPosition> {

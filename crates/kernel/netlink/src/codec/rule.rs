@@ -43,7 +43,7 @@ const FRA_SPORT_MASK: u16 = 28;
 const FRA_DPORT_MASK: u16 = 29;
 
 const FIB_RULE_INVERT: u32 = 0x02;
-/// Permanent, unresolved, and the devices' absence: status.
+/// Status: permanent, unresolved, and missing devices.
 const STATUS_FLAGS: u32 = 0x01 | 0x04 | 0x08 | 0x10;
 
 const FR_ACT_TO_TBL: u8 = 1;
@@ -59,16 +59,16 @@ impl KindCodec for Rule {
     const GROUPS: &'static [Group] = &[Group::IPV4_RULE, Group::IPV6_RULE];
     const ABSENT: i32 = libc::ENOENT;
 
-    /// Decodes the body of an [`NEW`] or [`DELETE`] message. `None` is one of another family than IPv4
-    /// and IPv6.
+    /// Decodes the body of an [`NEW`] or [`DELETE`] message. Returns `None` for a family other than
+    /// IPv4 and IPv6.
     ///
-    /// A selector that is unknown, or names no possible interface, marks the rule as not modelled: it
-    /// is narrower than it looks.
+    /// A selector that is unknown, or names no possible interface, marks the rule as not modelled,
+    /// since the rule is narrower than it looks.
     ///
     /// # Errors
     ///
-    /// When the message is too short, or its priority, its protocol or another known selector cannot be
-    /// read: which rule it is remains unknown.
+    /// If the message is too short, or if its priority, protocol or another known selector is
+    /// unreadable: the rule's identity is then unknown.
     fn decode(body: &[u8]) -> Result<Option<Rule>, Undecodable> {
         let (head, mut attrs) = split::<12>(Kind::Rule, body)?;
         let [family, dst_len, src_len, tos, table, _, _, action, flags @ ..] = head;
@@ -96,7 +96,7 @@ impl KindCodec for Rule {
                 }
                 FRA_DST => known(&mut to, read_ip_of(family, payload).map(Some))?,
                 FRA_SRC => known(&mut from, read_ip_of(family, payload).map(Some))?,
-                // Another writer can give any bytes as a name: they must not make dumps incomplete.
+                // Another writer can set any bytes as a name: they must not make dumps incomplete.
                 FRA_IIFNAME => take(&mut rule.iif, read_name(payload)),
                 FRA_OIFNAME => take(&mut rule.oif, read_name(payload)),
                 FRA_GOTO => known(&mut target, read_u32(payload))?,
@@ -114,7 +114,7 @@ impl KindCodec for Rule {
                 FRA_IP_PROTO => known(&mut rule.ipproto, read_u8(payload).map(Some))?,
                 FRA_SPORT_RANGE => known(&mut rule.sport, read_ports(payload).map(Some))?,
                 FRA_DPORT_RANGE => known(&mut rule.dport, read_ports(payload).map(Some))?,
-                // Since 6.15 a single port reports the mask that leaves it whole.
+                // Since 6.15 a single port reports a full mask.
                 FRA_SPORT_MASK | FRA_DPORT_MASK => {
                     matches!(read_u16(payload), Some(0 | u16::MAX))
                 }
@@ -157,17 +157,17 @@ impl KindCodec for Rule {
             .collect()
     }
 
-    /// The kernel's test for the same rule on a create (`rule_exists` in net/core/fib_rules.c) is
-    /// wider than equality: `not` and the target of a `goto` do not count, and a prefix, a TOS or a
-    /// flow that the new rule leaves open matches any that a rule of the same priority, action and
-    /// protocol has. So of several such rules create the least selective first.
+    /// On a create, the kernel's test for an equal rule (`rule_exists` in net/core/fib_rules.c) is
+    /// wider than equality. It ignores `not` and the target of a `goto`. A prefix, TOS or flow that
+    /// the new rule leaves open matches any value in a rule with the same priority, action and
+    /// protocol. So create the least selective of several such rules first.
     ///
-    /// On a delete the kernel takes an absent selector for "any", and ignores `not` and the target
-    /// of a `goto`: of rules of the same priority, protocol and action the first goes that has the
-    /// given selectors, or more of them. A priority, a protocol or a table of 0 (without `l3mdev`)
-    /// means "any" as well, even the rule that looks up table local, without which the host
-    /// receives nothing: such rules are refused. A kernel that stores no protocol has at most one
-    /// such rule.
+    /// On a delete, the kernel takes an absent selector for "any", and ignores `not` and the target
+    /// of a `goto`. It deletes the first rule with the same priority, protocol and action that has
+    /// the given selectors, or more. A priority, a protocol or a table of 0 (without `l3mdev`)
+    /// means "any" as well. This could hit the rule that looks up table local, without which the
+    /// host receives no packet, so such rules are refused. A kernel that stores no protocol has at
+    /// most one such rule.
     fn encode(
         buffer: &mut Vec<u8>,
         _part: Part,
@@ -185,7 +185,7 @@ impl KindCodec for Rule {
     }
 
     fn refusal_cause(&self, action: Action, error: &KernelError) -> Option<RefusalCause> {
-        // An exclusive create fails only on an equal rule, protocol included.
+        // An exclusive create fails only if an equal rule exists, with the same protocol.
         let exists = action == Action::Create && error.errno() == libc::EEXIST;
         exists.then_some(RefusalCause::AlreadyDone)
     }
@@ -230,7 +230,7 @@ fn put(
     head[1] = rule.to.map_or(0, |to| to.prefix());
     head[2] = rule.from.map_or(0, |from| from.prefix());
     head[3] = rule.tos;
-    // The byte for the table stays 0: look into the attribute.
+    // The byte for the table stays 0: the attribute has the table.
     head[7] = action;
     head[8..].copy_from_slice(&flags.to_ne_bytes());
     let mut message = MessageWriter::begin(buffer, kind, NLM_F_REQUEST | nlm_flags);
@@ -292,8 +292,7 @@ fn write_selectors(message: &mut MessageWriter<'_>, rule: &Rule) {
     }
 }
 
-/// Returns the network of an address and a length: only a prefix of length 0 goes without its
-/// address.
+/// Returns the network of an address and a length. Only a prefix of length 0 may lack its address.
 fn network(address: Option<IpAddr>, len: u8) -> Option<Option<IpNetwork>> {
     match address {
         None => (len == 0).then_some(None),

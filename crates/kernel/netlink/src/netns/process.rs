@@ -1,4 +1,4 @@
-//! A process whose network namespace is asked for.
+//! A process, as the way to its network namespace.
 
 use std::fmt;
 use std::io;
@@ -14,13 +14,13 @@ use crate::error::Error;
 use crate::netns::{inode, on_scratch_thread, open_own};
 
 /// A process, by its number until it is first used, and by a descriptor from then on. Numbers are
-/// used again: a process that gets this one's later is another, and is never met here.
+/// reused: a later process with this number is another one, and is never reached here.
 ///
-/// Clones are the same process.
+/// Clones refer to the same process.
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
     pid: u32,
-    /// The text that named it.
+    /// The text that named it, for messages.
     name: String,
     held: Arc<OnceLock<OwnedFd>>,
 }
@@ -30,7 +30,7 @@ impl Process {
         Process::named(pid, format!("pid:{pid}"))
     }
 
-    /// Returns the process that `/proc/PID/ns/net` is the namespace of.
+    /// Returns the process whose namespace `/proc/PID/ns/net` is.
     pub(crate) fn of_path(path: &Path) -> Option<Process> {
         let mut parts = path.strip_prefix("/proc").ok()?.components();
         let Component::Normal(number) = parts.next()? else {
@@ -48,11 +48,10 @@ impl Process {
         Process { pid, name, held: Arc::default() }
     }
 
-    /// Opens the network namespace that the process is in now. That of the calling thread is
-    /// refused.
+    /// Opens the process's present network namespace. The calling thread's own is refused.
     pub(crate) fn open_namespace(&self) -> Result<OwnedFd, Error> {
         let process = self.hold().map_err(|errno| self.not_found(errno))?;
-        // The number leads nowhere from here on: neither a check nor /proc can meet its heir.
+        // From here on, neither a check nor /proc can reach a later process with the number.
         on_scratch_thread(&self.name, || {
             let own = open_own()?;
             move_into_thread_name_spaces(process, ThreadNameSpaceType::NETWORK)
@@ -154,7 +153,7 @@ mod tests {
     fn heir(pid: u32) -> Option<Sleeper> {
         let until = Instant::now() + Duration::from_secs(60);
         loop {
-            // Another process may come between.
+            // Another process may take it first.
             std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).ok()?;
             let found = sleeper();
             if found.0.id() == pid {
@@ -164,7 +163,7 @@ mod tests {
         }
     }
 
-    /// Runs `work` in a network namespace of its own; `None` without the right to.
+    /// Runs `work` in its own network namespace; `None` without the privilege.
     fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
         if !rustix::process::geteuid().is_root() {
             return None;
@@ -190,7 +189,7 @@ mod tests {
         let Some(Some(_heir)) = elsewhere(|| heir(pid)) else {
             return;
         };
-        // It is there, for a caller who names it now.
+        // It exists, for a caller who names it now.
         assert_ne!(Namespace::pid(pid).cookie().unwrap(), before);
         for namespace in &used {
             for error in [

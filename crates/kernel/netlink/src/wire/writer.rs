@@ -7,9 +7,9 @@ use crate::error::EncodeError;
 
 /// Appends one message to a buffer.
 ///
-/// Nothing in it fails on the way: what does not fit is remembered and reported by
-/// [`finish`](Self::finish), which then takes the message back out. A writer dropped without
-/// `finish` leaves the buffer as it was.
+/// Errors do not interrupt it: a field that does not fit is remembered and reported by
+/// [`finish`](Self::finish), which then removes the message from the buffer. A writer dropped
+/// without `finish` leaves the buffer unchanged.
 ///
 /// ```
 /// use trueup_netlink::wire::{Messages, MessageWriter, NLM_F_REQUEST};
@@ -33,8 +33,8 @@ pub struct MessageWriter<'a> {
 }
 
 impl<'a> MessageWriter<'a> {
-    /// Begins a message of this type with these `NLM_F_*` flags. Sequence number and port id are
-    /// 0; the socket fills in the sequence number when it sends.
+    /// Begins a message of this type with these `NLM_F_*` flags. Sequence number and port id are 0;
+    /// the socket sets the sequence number when it sends.
     pub fn begin(buffer: &'a mut Vec<u8>, kind: u16, flags: u16) -> Self {
         let start = buffer.len();
         let header = Header { length: 0, kind, flags, sequence: 0, port: 0 };
@@ -95,8 +95,8 @@ impl<'a> MessageWriter<'a> {
         }
     }
 
-    /// Appends a string attribute with its terminating NUL, as the kernel's `NLA_STRING` and
-    /// `NLA_NUL_STRING` both take it. Any NUL in `bytes` ends the string for the kernel.
+    /// Appends a string attribute with its terminating NUL, which the kernel's `NLA_STRING` and
+    /// `NLA_NUL_STRING` both take. Any NUL in `bytes` ends the string for the kernel.
     pub fn attr_string(&mut self, kind: u16, bytes: &[u8]) {
         let start = self.nest_unflagged(kind);
         self.buffer.extend_from_slice(bytes);
@@ -104,15 +104,15 @@ impl<'a> MessageWriter<'a> {
         self.end_nest(start);
     }
 
-    /// Opens a nested attribute with `NLA_F_NESTED` set; attributes written until
+    /// Opens a nested attribute with `NLA_F_NESTED` set. Attributes written until
     /// [`end_nest`](Self::end_nest) are inside it. Returns its [`position`](Self::position).
     #[must_use = "a nest must be ended"]
     pub fn nest(&mut self, kind: u16) -> usize {
         self.nest_unflagged(kind | NLA_F_NESTED)
     }
 
-    /// Opens a nested attribute without the flag, as iproute2 writes those that are older than
-    /// the flag. Kernel families that do not check strictly take either.
+    /// Opens a nested attribute without the flag, as iproute2 writes those that are older than the
+    /// flag. Kernel families without strict checking take either.
     #[must_use = "a nest must be ended"]
     pub fn nest_unflagged(&mut self, kind: u16) -> usize {
         let at = self.position();
@@ -123,25 +123,25 @@ impl<'a> MessageWriter<'a> {
 
     /// Ends the nested attribute at a position. Nests end in the reverse order of their opening.
     pub fn end_nest(&mut self, position: usize) {
-        // An attribute's length field stands at its start, as does `rtnexthop`'s.
+        // An attribute's length field is at its start, like `rtnexthop`'s.
         self.patch_u16(position);
         self.pad();
     }
 
-    /// Appends bytes as they are, padded to alignment: for nested arrays of structs such as
+    /// Appends bytes unchanged, padded to alignment: for nested arrays of structs such as
     /// `rtnexthop`, whose length the caller patches with [`patch_u16`](Self::patch_u16).
     pub fn raw(&mut self, bytes: &[u8]) {
         self.body(bytes);
     }
 
-    /// Length of the message so far, in bytes.
+    /// Returns the length of the message so far, in bytes.
     #[must_use]
     pub fn position(&self) -> usize {
         self.buffer.len() - self.start
     }
 
-    /// Overwrites a `u16` at a [`position`](Self::position) noted earlier with the number of bytes
-    /// from that position to here, as `rtnexthop.rtnh_len` wants it.
+    /// Overwrites a `u16` at an earlier [`position`](Self::position) with the number of bytes from
+    /// there to here, as needed for `rtnexthop.rtnh_len`.
     pub fn patch_u16(&mut self, position: usize) {
         let at = self.start.saturating_add(position);
         let length = self.buffer.len().checked_sub(at).and_then(|len| u16::try_from(len).ok());
@@ -151,12 +151,12 @@ impl<'a> MessageWriter<'a> {
         }
     }
 
-    /// Patches the message's length in and leaves it in the buffer.
+    /// Writes the message's length and leaves the message in the buffer.
     ///
     /// # Errors
     ///
-    /// [`TooLarge`](EncodeError::TooLarge) when an attribute, a nest or the message outgrew its
-    /// length field; the message is then no longer in the buffer.
+    /// [`TooLarge`](EncodeError::TooLarge) if an attribute, a nest or the message outgrew its
+    /// length field. The message is then no longer in the buffer.
     pub fn finish(mut self) -> Result<(), EncodeError> {
         let length = u32::try_from(self.position()).map_err(|_| EncodeError::TooLarge)?;
         if self.overflow {

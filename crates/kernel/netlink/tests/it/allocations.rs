@@ -16,7 +16,7 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: everything is left to `System`; counting touches no memory of the allocator's.
+// SAFETY: all calls go to `System`; counting touches none of the allocator's memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         TAKEN.with(|taken| taken.set(taken.get() + 1));
@@ -39,7 +39,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Returns how many allocations this thread makes in a function.
+/// Returns the number of allocations that this thread makes in a function.
 fn allocations(act: impl FnOnce()) -> usize {
     let before = TAKEN.get();
     act();
@@ -135,6 +135,6 @@ fn rows_in_sync_are_matched_without_an_allocation() {
         assert_eq!(matcher.matched(), count);
         rows
     };
-    // One for the table and one for the device, whatever the number of rows.
+    // One for the table and one for the device, for any number of rows.
     assert_eq!((looked(1_000), looked(2_000)), (2, 2));
 }

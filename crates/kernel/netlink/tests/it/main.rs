@@ -1,4 +1,4 @@
-//! The tests that need no kernel, in one program: each program more is one link more.
+//! The tests that need no kernel, in one program, since each program must be linked.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod allocations;

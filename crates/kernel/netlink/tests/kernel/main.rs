@@ -1,4 +1,4 @@
-//! The crate against the running kernel, each test in a namespace of its own.
+//! Tests of the crate on the running kernel, each in its own namespace.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod codec;

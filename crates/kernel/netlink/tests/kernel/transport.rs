@@ -1,4 +1,4 @@
-//! The transport against the running kernel, each test in a namespace of its own.
+//! Tests of the transport on the running kernel, each in its own namespace.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -41,12 +41,13 @@ fn socket() -> Socket {
 
 type Encoded = Result<(), EncodeError>;
 
-/// Flags of an exclusive create, none for a delete: there NLM_F_EXCL's bit is NLM_F_BULK.
+/// Returns an exclusive create's flags, and none for a delete, where NLM_F_EXCL's bit is
+/// NLM_F_BULK.
 fn create(kind: u16) -> u16 {
     if kind.is_multiple_of(4) { NLM_F_CREATE | NLM_F_EXCL } else { 0 }
 }
 
-/// An IPv4 route message.
+/// Writes an IPv4 route message.
 fn route(
     buffer: &mut Vec<u8>,
     kind: u16,
@@ -61,7 +62,7 @@ fn route(
     message.finish()
 }
 
-/// The blackhole 10.0.0.0/32 plus `n`, or, as one that fails, with host bits set in a /8.
+/// Writes the blackhole 10.0.0.0/32 plus `n`, or one that fails, with host bits set in a /8.
 fn blackhole(buffer: &mut Vec<u8>, n: u32, fails: bool) -> Encoded {
     let length = if fails { 8 } else { 32 };
     route(buffer, RTM_NEWROUTE, (0x0a00_0001 + n, length), BLACKHOLE, |_| {})
@@ -81,7 +82,7 @@ fn fixed(kind: u16, body: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Sends the blackholes `range` in as many batches as it takes; `fails` picks those that fail.
+/// Sends the blackholes `range` in as many batches as needed; `fails` picks those that fail.
 fn send(socket: &mut Socket, range: Range<u32>, fails: impl Fn(u32) -> bool) -> Vec<Answer> {
     let mut batch = Batch::new();
     let mut outcomes = Vec::new();
@@ -110,7 +111,7 @@ fn dump(socket: &mut Socket, request: &[u8]) -> (usize, trueup_netlink::Dump) {
     (count, dump)
 }
 
-/// All blackholes of ours there are, by the kernel's own word.
+/// Returns all our blackholes in the kernel.
 fn blackholes(socket: &mut Socket) -> Vec<u32> {
     let mut found = Vec::new();
     let request = fixed(RTM_GETROUTE, &[2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -150,7 +151,7 @@ pub(crate) fn an_error_carries_errno_message_and_attribute() {
     let words = "Network is unreachable: Nexthop has invalid gateway (ENETUNREACH 101)";
     assert_eq!(error.to_string(), words);
 
-    // A device index of two bytes: the kernel points at the attribute.
+    // A device index of two bytes: the kernel reports the attribute.
     let short = one(|buffer| {
         route(buffer, RTM_NEWROUTE, (0x0a00_0000, 8), UNICAST, |message| {
             message.attr_u16(RTA_OIF, 1);
@@ -160,7 +161,7 @@ pub(crate) fn an_error_carries_errno_message_and_attribute() {
     let attribute = error.kernel().unwrap().attribute();
     assert_eq!(attribute, Some((36, &[RTA_OIF][..])), "{error}");
 
-    // A metric that does not exist, inside a nest.
+    // An invalid metric, inside a nest.
     let metric = one(|buffer| {
         route(buffer, RTM_NEWROUTE, (0x0a00_0000, 8), BLACKHOLE, |message| {
             let nest = message.nest(RTA_METRICS);
@@ -245,7 +246,7 @@ pub(crate) fn a_small_receive_queue_shrinks_the_window() {
     let outcomes = send(&mut socket, 0..300, |_| true);
     assert!(outcomes.iter().all(|outcome| matches!(outcome, Some(Err(_)))));
     assert_eq!(outcomes.len(), 300);
-    // The least the kernel has; it is reported as it is.
+    // The kernel's minimum, which is reported as it is.
     let least = socket.set_receive_buffer(1).unwrap();
     assert!(least > 1, "{least}");
     let outcomes = send(&mut socket, 0..20, |n| n % 2 == 0);
@@ -255,7 +256,7 @@ pub(crate) fn a_small_receive_queue_shrinks_the_window() {
 pub(crate) fn a_lost_answer_is_unknown_and_never_success() {
     fresh_netns();
     let mut socket = socket();
-    // Behind the socket's back: it still believes that 250 answers fit.
+    // Without the socket's knowledge: it still assumes that 250 answers fit.
     assert_eq!(send(&mut socket, 300..301, |_| false), [Some(Ok(()))]);
     rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 10_000).unwrap();
     let fails = |n: u32| n < 240;
@@ -265,10 +266,10 @@ pub(crate) fn a_lost_answer_is_unknown_and_never_success() {
     let failed = outcomes.iter().filter(|outcome| matches!(outcome, Some(Err(_)))).count();
     assert!((1..240).contains(&failed), "{failed}");
     assert!(outcomes.iter().all(|outcome| *outcome != Some(Ok(()))));
-    // They were carried out all the same.
+    // They were still carried out.
     let there = blackholes(&mut socket);
     assert_eq!(there, (240..250).chain([300]).collect::<Vec<_>>());
-    // The socket goes on working.
+    // The socket still works.
     socket.request(&one(|buffer| blackhole(buffer, 301, false))).unwrap();
 }
 
@@ -294,7 +295,7 @@ pub(crate) fn a_dump_of_many_datagrams_is_complete() {
     assert_eq!(blackholes(&mut socket), (0..5000).collect::<Vec<_>>());
 }
 
-/// A route over so many next hops: a row of some 16 bytes for each.
+/// Adds a route over this many next hops: a row of about 16 bytes for each.
 fn legs(socket: &mut Socket, count: u32) -> Result<(), trueup_netlink::Error> {
     let up = i32::try_from(index_of("up0")).unwrap();
     let message = one(|buffer| {
@@ -328,7 +329,7 @@ pub(crate) fn the_parts_of_a_dump_are_reported_and_as_large_as_asked_for() {
         assert!(dump.unwrap().complete);
         assert_eq!(rows, 5000);
         let most = size.min(32 * 1024);
-        // The last is what is left.
+        // The last part has the rest.
         let (_, full) = parts.split_last().unwrap();
         assert!(full.len() > 5, "{parts:?}");
         let fits = |length: &usize| (most - 512..=most).contains(length);
@@ -341,7 +342,7 @@ pub(crate) fn a_filter_keeps_the_queue_empty_and_can_be_taken_away() {
     fresh_netns();
     let mut events = Multicast::open(&Namespace::current(), &[Group::IPV4_ROUTE]).unwrap();
     events.set_receive_buffer(1).unwrap();
-    // Deletes only.
+    // Passes only deletes.
     let program = [
         Instruction::half(4),
         Instruction::equal(swapped_half(RTM_DELROUTE), 1, 0),
@@ -359,8 +360,8 @@ pub(crate) fn a_filter_keeps_the_queue_empty_and_can_be_taken_away() {
     assert_eq!(events.receive(Duration::ZERO, note).unwrap(), 1);
     assert_eq!(kinds, [RTM_DELROUTE]);
 
-    // What is no program changes nothing; none at all lets everything pass, and is no error where
-    // there is none.
+    // An invalid program changes nothing. An empty one passes everything, and is no error even
+    // without a filter.
     let endless = [Instruction::half(4)];
     let error = events.set_filter(&endless).unwrap_err();
     assert_eq!(error.errno(), Some(libc::EINVAL));
@@ -382,7 +383,7 @@ pub(crate) fn a_filter_keeps_the_queue_empty_and_can_be_taken_away() {
 pub(crate) fn a_row_larger_than_a_page_does_not_empty_the_dump() {
     uplinks(1);
     legs(&mut socket(), 249).unwrap();
-    // On a socket that has received nothing yet, as any new one would.
+    // On a socket that has received nothing yet, like any new one.
     assert_eq!(blackholes(&mut socket()).len(), 1);
 }
 
@@ -398,10 +399,10 @@ pub(crate) fn a_row_larger_than_any_dump_ends_it_without_an_error() {
         rows += usize::from(matches!(step, DumpStep::Message(_)));
     });
     match dump {
-        // So it cannot be known from there being nothing; codec::route refuses to write what comes
-        // to that.
+        // So an empty dump does not show it. codec::route refuses to write routes that would cause
+        // it.
         Ok(dump) => assert_eq!((dump.complete, rows), (true, 0)),
-        // Linux 6.1 tells.
+        // Linux 6.1 reports it.
         Err(error) => assert_eq!(error.errno(), Some(libc::EMSGSIZE)),
     }
 }
@@ -431,7 +432,7 @@ pub(crate) fn a_strict_dump_is_filtered_and_says_so() {
     let (count, dumped) = dump(&mut socket, &fixed(RTM_GETLINK, &[0; 16]));
     assert!(count > 0 && dumped.complete && !dumped.filtered, "{dumped:?}");
 
-    // A table that does not exist, and a header that strict checking refuses.
+    // A missing table, and a header that strict checking refuses.
     let error = socket.dump(&table(4242), |_| {}).unwrap_err();
     assert_eq!(error.errno(), Some(libc::ENOENT), "{error}");
     let tos = fixed(RTM_GETROUTE, &[2, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -448,7 +449,7 @@ pub(crate) fn a_dump_broken_off_does_not_block_the_next() {
     let broken = catch_unwind(AssertUnwindSafe(|| {
         socket.dump(&request, |step| {
             if !matches!(step, DumpStep::Begin) {
-                // As a panic, but without a word.
+                // Like a panic, but without a message.
                 resume_unwind(Box::new("enough"));
             }
         })
@@ -505,7 +506,7 @@ pub(crate) fn an_interrupted_dump_is_repeated_and_then_reported_as_incomplete() 
         stop.store(true, Ordering::Relaxed);
     });
     let (count, incomplete) = incomplete.expect("no dump was interrupted to the last");
-    // What there is of the last attempt is given, and nothing of those before it.
+    // The last attempt's rows are passed, and none of the earlier ones'.
     assert!((1900..=2001).contains(&count), "{count}");
     assert_eq!(incomplete.attempts, DUMP_ATTEMPTS);
     assert_eq!(incomplete.whole().unwrap_err().kind(), ErrorKind::Interrupted);
@@ -522,7 +523,8 @@ impl Drop for Sleeper {
     }
 }
 
-/// A process in a fresh network namespace, that namespace's cookie, and a descriptor of it.
+/// Starts a process in a fresh network namespace. Returns the namespace's cookie and descriptor
+/// too.
 fn elsewhere() -> (Sleeper, u64, OwnedFd) {
     std::thread::spawn(|| {
         fresh_netns();
@@ -578,7 +580,7 @@ pub(crate) fn a_process_in_our_own_namespace_is_refused() {
         ] {
             assert!(error.to_string().contains("our own"), "{name}: {error}");
         }
-        // For a thread elsewhere it is another one.
+        // For a thread in another namespace it is a different one.
         std::thread::scope(|scope| {
             let elsewhere = scope.spawn(|| {
                 fresh_netns();
@@ -587,7 +589,7 @@ pub(crate) fn a_process_in_our_own_namespace_is_refused() {
             elsewhere.join().unwrap().unwrap();
         });
     }
-    // That of a thread has no process.
+    // A thread's number has no process.
     let thread = rustix::thread::gettid().as_raw_nonzero().get();
     if thread.unsigned_abs() != std::process::id() {
         let error = Namespace::pid(thread.unsigned_abs()).open().unwrap_err();
@@ -602,7 +604,7 @@ pub(crate) fn a_namespace_is_found_by_the_name_ip_gave_it() {
     let by_path = Socket::open(&Namespace::path("/run/netns/blue")).unwrap();
     assert_eq!(by_name, by_path.netns_cookie().unwrap());
     assert_ne!(by_name, socket().netns_cookie().unwrap());
-    // What is left of a namespace whose mount is gone.
+    // The remains of a namespace whose mount is gone.
     std::fs::write("/run/netns/stale", "").unwrap();
     let error = Socket::open(&"stale".parse().unwrap()).unwrap_err();
     assert_eq!(error.to_string(), "/run/netns/stale is not a network namespace");
@@ -623,7 +625,7 @@ pub(crate) fn without_privilege_the_error_says_which() {
     assert_eq!((error.kind(), error.errno()), (ErrorKind::Namespace, Some(libc::EPERM)));
     let said = error.to_string();
     assert!(said.contains("CAP_SYS_ADMIN") && said.ends_with("run it as root"), "{said}");
-    // An open one is still called as it was named.
+    // An open namespace still shows its original name.
     let said = Socket::open(&named).unwrap_err().to_string();
     assert!(said.contains(&place), "{said}");
 
@@ -631,11 +633,11 @@ pub(crate) fn without_privilege_the_error_says_which() {
     let error = socket.request(&one(|buffer| blackhole(buffer, 0, false))).unwrap_err();
     assert!(error.is_permission(), "{error}");
     assert_eq!(error.kind(), ErrorKind::Kernel);
-    // Reading takes none.
+    // Reading needs no privilege.
     socket
         .query(&fixed(RTM_GETLINK, &[0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), |_| ())
         .unwrap();
-    // FORCE is refused, the other clamps: what is reported is what there is.
+    // FORCE is refused, and the other call clamps: the reported size is the actual one.
     let obtained = socket.set_receive_buffer(1 << 30).unwrap();
     assert_eq!(obtained, socket.receive_buffer().unwrap());
     assert!(obtained < 1 << 30);
@@ -702,7 +704,7 @@ pub(crate) fn wordy_answers_fit_the_queue_too() {
     fresh_netns();
     let mut socket = socket();
     let mut longest = 0;
-    // A device index of two bytes; a nexthop id beside a gateway: offset, policy, long words.
+    // A device index of two bytes; a nexthop id beside a gateway: offset, policy, a long message.
     let encoders: [&dyn Fn(&mut MessageWriter<'_>); 3] = [
         &|message| message.attr_u16(RTA_OIF, 1),
         &|message| {

@@ -2,7 +2,7 @@ use trueup_net::{Family, Nexthop, NexthopTarget};
 
 use super::*;
 
-/// A row of one key, with a value.
+/// Makes a row with a key and a value.
 fn row(key: u32, value: u8) -> Nexthop {
     Nexthop::new(key, NexthopTarget::Blackhole(Family::Inet)).with_protocol(value)
 }

@@ -1,5 +1,5 @@
 //! A [`WatchScope`] as a program for the kernel. It drops only events that the monitor would ignore
-//! ([`super::event`]), and passes what it cannot judge.
+//! ([`super::event`]), and passes any others.
 
 use trueup_net::each_kind;
 use trueup_netlink::codec::KindCodec as _;
@@ -17,13 +17,13 @@ pub(super) const BODY: u32 = HEADER_LEN as u32;
 pub(super) const FAMILY: u32 = BODY;
 /// `ifa_index`, `ndm_ifindex`.
 const INDEX: u32 = BODY + 4;
-/// The length of the shortest message in question, beyond all of these offsets.
+/// The length of the shortest relevant message, beyond all of these offsets.
 const SHORTEST: u32 = 32;
 
 /// The greatest number of devices that a program distinguishes.
 const DEVICES: usize = 64;
 
-/// Returns the program, which also drops the events that `own_port` caused.
+/// Returns the program, which also drops the events caused by `own_port`.
 pub(super) fn program(scope: &WatchScope, own_port: Option<u32>) -> Vec<Instruction> {
     let mut all =
         vec![Instruction::length(), Instruction::at_least(SHORTEST, 1, 0), Instruction::pass()];
@@ -60,7 +60,7 @@ pub(super) fn on_devices<'a>(devices: impl Iterator<Item = &'a u32>) -> Vec<Inst
     block
 }
 
-/// Passes events about objects with a protocol; leaves the others to what follows.
+/// Passes events about objects with a protocol; leaves others to the next instructions.
 pub(super) fn with_protocol(attributes: u32, number: u16, protocol: u8) -> Vec<Instruction> {
     let mut passes = Vec::from(Instruction::first_byte());
     passes.extend([Instruction::equal(protocol.into(), 0, 1), Instruction::pass()]);

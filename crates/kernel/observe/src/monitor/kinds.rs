@@ -1,4 +1,4 @@
-//! The events of each kind: what they make dirty, and which of them the kernel can drop.
+//! The events of each kind: the objects they make dirty, and the events that the kernel can drop.
 
 mod address;
 mod link;

@@ -1,26 +1,26 @@
-//! [`LinkStates`]: the links that events named, so that a change of name is noticed, and a link
-//! that is down is not reported as going down again.
+//! [`LinkStates`]: the links in earlier events. It shows changed names, and prevents a link's
+//! second report of going down.
 
 use std::collections::HashMap;
 
 use trueup_net::{Family, IfName, Link, LinkStatus};
 
-/// The limit of remembered links; beyond it all are forgotten.
+/// The limit of remembered links. Beyond it all are forgotten.
 const LIMIT: usize = 4096;
 
-/// The state of links by interface index, as of their last events.
+/// The state of links by interface index, from their last events.
 #[derive(Debug, Default)]
 pub(super) struct LinkStates {
     links: HashMap<u32, LinkState>,
 }
 
-/// The state of a link as of its last event.
+/// The state of a link, from its last event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LinkState {
     pub(super) name: IfName,
-    /// The link can have routes and addresses.
+    /// True if the link can have routes and addresses.
     pub(super) is_usable: bool,
-    /// The link is up and has a carrier.
+    /// True if the link is up and has a carrier.
     pub(super) is_running: bool,
 }
 
@@ -43,7 +43,7 @@ impl LinkStates {
         self.links.clear();
     }
 
-    /// Remembers a link, and returns its state before.
+    /// Remembers a link, and returns its earlier state.
     pub(super) fn insert(&mut self, index: u32, state: LinkState) -> Option<LinkState> {
         if self.links.len() >= LIMIT && !self.links.contains_key(&index) {
             self.links.clear();
@@ -51,13 +51,13 @@ impl LinkStates {
         self.links.insert(index, state)
     }
 
-    /// Forgets a link, and returns its state before.
+    /// Forgets a link, and returns its earlier state.
     pub(super) fn remove(&mut self, index: u32) -> Option<LinkState> {
         self.links.remove(&index)
     }
 
-    /// Returns whether a device can have routes and addresses, as far as events say. The kernel
-    /// removes the addresses and neighbours of one that cannot, and announces the link first
+    /// Returns true if a device can have routes and addresses, as far as events show. The kernel
+    /// removes the addresses and neighbours of others, and announces the link first
     /// (`dev_close_many` in net/core/dev.c).
     pub(super) fn is_usable(&self, index: u32) -> bool {
         self.links.get(&index).is_none_or(|state| state.is_usable)

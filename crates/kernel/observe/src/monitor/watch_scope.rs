@@ -1,4 +1,4 @@
-//! [`WatchScope`]: which events a monitor reports.
+//! [`WatchScope`]: the events that a monitor reports.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -6,36 +6,36 @@ use std::sync::Arc;
 
 use trueup_net::{Kind, Kinds, Route, RouteKey};
 
-/// The objects whose changes a monitor reports. A monitor reports at least these, and may report
-/// more: a narrower scope only saves work.
+/// The objects whose changes a monitor reports. A monitor may report more: a narrower scope only
+/// saves work.
 ///
-/// A set that is `None` includes everything. A device that is yet to be created has no index; when
-/// it appears, the links are dirty whatever its index.
+/// A set that is `None` includes everything. A device that does not exist yet has no index. When it
+/// appears, the links become dirty with any index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WatchScope {
     /// The managed kinds. Links are always included, for the names of the devices.
     pub kinds: Kinds,
-    /// The protocol that marks our objects.
+    /// The marker of our objects.
     pub protocol: u8,
-    /// The kinds whose foreign objects are included too: because ours do not carry the protocol, or
-    /// because a foreign one conflicts with ours.
+    /// The kinds whose foreign objects are included too: ours do not have the protocol, or a
+    /// foreign one conflicts with ours.
     pub any_protocol: Kinds,
     /// The devices whose links, addresses and neighbours are included, by interface index.
     pub devices: Option<BTreeSet<u32>>,
     /// The devices that our routes use, or would use. The kernel removes routes with their device,
-    /// and a new address can make a route possible: so the links and addresses of these devices are
-    /// included, whichever kinds are managed.
+    /// and a new address can make a route possible. So the links and addresses of these devices are
+    /// included for any managed kinds.
     pub route_devices: Option<BTreeSet<u32>>,
-    /// The preferred sources of our routes: with the address the kernel removes an IPv4 route, and
-    /// the source of an IPv6 route.
+    /// The preferred sources of our routes. With such an address the kernel removes an IPv4 route,
+    /// and an IPv6 route's source.
     pub route_sources: Option<BTreeSet<IpAddr>>,
     /// The gateways whose devices the kernel finds: a route straight to one of them may lead there
     /// by another device.
     pub gateways: Option<BTreeSet<IpAddr>>,
     /// The nexthop objects that our routes use.
     pub nexthops: Option<BTreeSet<u32>>,
-    /// The keys of the foreign routes that are included where `any_protocol` has routes.
+    /// The keys of the included foreign routes, if `any_protocol` contains routes.
     pub foreign_routes: Option<Arc<BTreeSet<RouteKey>>>,
 }
 
@@ -64,17 +64,17 @@ impl WatchScope {
         self.kinds.contains(Kind::Route)
     }
 
-    /// Returns whether foreign objects of a kind are included.
+    /// Returns true if foreign objects of a kind are included.
     pub(crate) fn includes_foreign(&self, kind: Kind) -> bool {
         self.any_protocol.contains(kind)
     }
 
-    /// Returns whether the links, addresses and neighbours of a device are included.
+    /// Returns true if the links, addresses and neighbours of a device are included.
     pub(crate) fn covers_device(&self, index: u32) -> bool {
         includes(&self.devices, &index)
     }
 
-    /// Returns whether a route may lead to a gateway whose device the kernel finds.
+    /// Returns true if a route may lead to a gateway whose device the kernel finds.
     pub(crate) fn leads_to_gateway(&self, route: &Route) -> bool {
         match &self.gateways {
             Some(gateways) => gateways.iter().any(|via| route.direct_device(*via).is_some()),
@@ -82,13 +82,13 @@ impl WatchScope {
         }
     }
 
-    /// Returns whether our routes depend on a device.
+    /// Returns true if our routes depend on a device.
     pub(crate) fn covers_route_device(&self, index: u32) -> bool {
         self.includes_routes() && includes(&self.route_devices, &index)
     }
 }
 
-/// Returns whether a set of a scope includes a member.
+/// Returns true if a set of a scope includes a member.
 pub(crate) fn includes<T: Ord>(set: &Option<BTreeSet<T>>, member: &T) -> bool {
     set.as_ref().is_none_or(|set| set.contains(member))
 }

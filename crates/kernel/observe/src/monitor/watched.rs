@@ -1,4 +1,4 @@
-//! [`Watched`]: what the monitor needs of a kind, one implementation a kind in [`super::kinds`].
+//! [`Watched`]: the monitor's view of a kind, implemented for each kind in [`super::kinds`].
 
 use trueup_net::each_kind;
 use trueup_netlink::codec::KindCodec;
@@ -11,10 +11,10 @@ use crate::dirty_set::DirtySet;
 
 /// A kind whose events the monitor reads.
 pub(super) trait Watched: KindCodec {
-    /// Adds to `dirty` what an event may have changed within the scope, and returns whether that is
-    /// anything; `None` if the event cannot be read.
+    /// Adds to `dirty` the objects in the scope that an event may have changed. Returns true if
+    /// there are any, or `None` if the event cannot be read.
     ///
-    /// The default suits a kind of few objects: everything is read again.
+    /// The default suits a kind with few objects: all are read again.
     fn mark_dirty(
         event: &Message<'_>,
         scope: &WatchScope,
@@ -30,8 +30,8 @@ pub(super) trait Watched: KindCodec {
         Some(is_watched)
     }
 
-    /// Returns the end of a socket filter for the events of the kind that announce an object, or
-    /// its removal. It may only drop events that [`mark_dirty`](Self::mark_dirty) ignores.
+    /// Returns the end of a socket filter for events that announce an object of the kind, or its
+    /// removal. It may only drop events that [`mark_dirty`](Self::mark_dirty) ignores.
     fn filter(_scope: &WatchScope, _is_new: bool) -> Vec<Instruction> {
         vec![Instruction::pass()]
     }
@@ -49,7 +49,8 @@ impl EventReader {
         self.links.clear();
     }
 
-    /// Adds to `dirty` what an event may have changed, and returns whether that is anything.
+    /// Adds to `dirty` the objects that an event may have changed, and returns true if there are
+    /// any.
     pub(super) fn read(
         &mut self,
         event: &Message<'_>,
@@ -59,13 +60,13 @@ impl EventReader {
         let message_type = event.header.kind;
         each_kind!(K => if message_type == K::NEW || message_type == K::DELETE {
             let is_relevant = K::mark_dirty(event, scope, &mut self.links, dirty);
-            // An event that cannot be read could have named anything.
+            // An unreadable event could have named anything.
             return is_relevant.unwrap_or_else(|| {
                 dirty.everything = true;
                 true
             });
         });
-        // An event about something else, such as the buckets of a nexthop group.
+        // An event about something else, such as a nexthop group's buckets.
         false
     }
 }

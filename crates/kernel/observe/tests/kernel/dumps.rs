@@ -1,5 +1,5 @@
-//! Snapshots beside another writer: what is complete has every row that stayed, once,
-//! and what is not has them as well.
+//! Snapshots beside another writer. A complete one has every row that stayed, once; an incomplete
+//! one has them as well.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -21,13 +21,13 @@ use crate::hand::{Hand, OURS, THEIRS, blackhole, rule};
 const FULL_SPEED: Duration = Duration::ZERO;
 const ONE_A_MILLISECOND: Duration = Duration::from_millis(1);
 
-/// How many snapshots a test takes: a tenth, unless `TRUEUP_LONG=1` asks for all.
+/// Returns the number of snapshots for a test: a tenth of `all`, unless `TRUEUP_LONG=1` is set.
 fn snapshots(all: usize) -> usize {
     let is_long = std::env::var_os("TRUEUP_LONG").is_some_and(|set| set == "1");
     if is_long { all } else { all / 10 }
 }
 
-/// Works beside a writer who makes one change after the other, each after a pause.
+/// Runs `work` beside a writer who makes one change after the other, with a pause before each.
 fn beside<T>(
     pause: Duration,
     mut change: impl FnMut(&mut Hand, usize) + Send,
@@ -52,7 +52,7 @@ fn beside<T>(
             }
         });
         written.recv().unwrap();
-        // He stops if the work fails too.
+        // The writer stops if the work fails too.
         let stops = Stops(&stop);
         let worked = work();
         drop(stops);
@@ -61,7 +61,7 @@ fn beside<T>(
     })
 }
 
-/// Sets what it refers to when it is dropped.
+/// Sets the referenced flag when it is dropped.
 struct Stops<'a>(&'a AtomicBool);
 
 impl Drop for Stops<'_> {
@@ -70,15 +70,15 @@ impl Drop for Stops<'_> {
     }
 }
 
-/// Which of a list is due, and whether to add it: all of it is added, then all of it deleted, and
-/// so on.
+/// Returns the item of a list that is due, and true to add it: all items are added, then all
+/// deleted, and so on.
 fn due<T>(list: &[T], n: usize) -> (&T, bool) {
     (&list[n % list.len()], (n / list.len()).is_multiple_of(2))
 }
 
 fn toggle_routes(list: &[Route]) -> impl FnMut(&mut Hand, usize) + Send {
     |hand, n| {
-        // He may find it as another before him left it.
+        // An earlier writer may have left it in another state.
         let _done = hand.try_send(|buffer| match due(list, n) {
             (route, true) => codec::create(buffer, route, &existing),
             (route, false) => codec::delete(buffer, route, &existing),
@@ -99,7 +99,7 @@ fn of(kind: Kind, family: Family) -> ReadScope {
     ReadScope::default().with_kinds(Kinds::NONE.with(kind)).with_family(family)
 }
 
-/// Takes snapshots, and looks for the rows that stayed. How many were complete.
+/// Takes snapshots, and checks the rows that stayed. Returns the number of complete snapshots.
 fn watched<T: ObjectKind>(
     count: usize,
     scope: &ReadScope,
@@ -110,7 +110,7 @@ fn watched<T: ObjectKind>(
     watched_by(observer, count, scope, stayed, rows)
 }
 
-/// As [`watched`], through an observer that is given.
+/// Like [`watched`], through a given observer.
 fn watched_by<T: ObjectKind>(
     mut observer: Observer,
     count: usize,
@@ -140,7 +140,7 @@ fn watched_by<T: ObjectKind>(
     complete
 }
 
-/// How many rows of ours there are, and their keys.
+/// The number of our rows, and their keys.
 type BTreeSetOf<T> = (usize, BTreeSet<<T as ObjectKind>::Key>);
 
 fn our_routes(snapshot: &Snapshot) -> BTreeSetOf<Route> {
@@ -159,14 +159,13 @@ fn added(routes: Vec<Route>) -> Vec<Route> {
     routes
 }
 
-/// Adds IPv6 routes of ours, of these numbers.
+/// Makes IPv6 routes of ours, with these numbers.
 fn ours(numbers: Range<usize>) -> Vec<Route> {
     let routes = numbers.map(|n| blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
     added(routes.collect())
 }
 
-/// Returns IPv6 routes of another writer, each behind one of [`ours`]: 200 that are so many numbers
-/// apart.
+/// Makes 200 IPv6 routes of another writer, each behind one of [`ours`], `step` numbers apart.
 fn theirs(step: usize) -> Vec<Route> {
     let numbers = (0..200).map(|n| n * step);
     let routes = numbers.map(|n| blackhole(THEIRS, &format!("fd00:0:{n:x}:1::/64")));
@@ -195,7 +194,7 @@ pub(crate) fn ipv6_routes_beside_a_writer_at_one_change_a_millisecond() {
 pub(crate) fn rules_beside_a_writer() {
     let mut hand = Hand::open(&Namespace::current());
     let of_priority = |priority| rule(OURS, Family::Inet, priority);
-    // Downwards, which the kernel does in a third of the time.
+    // In descending order, which takes the kernel a third of the time.
     let stayed: Vec<_> = (1_000..6_000).rev().map(of_priority).collect();
     stayed.iter().for_each(|it| hand.rule(it));
     let scope = of(Kind::Rule, Family::Inet);
@@ -235,7 +234,7 @@ pub(crate) fn routes_to_elsewhere_do_not_disturb_those_of_ipv4() {
         watched(snapshots(40), &scope, &stayed, our_routes)
     });
     assert_eq!(complete, snapshots(40), "they are all below ours");
-    // Right among them the borders of parts are hit at times, and never without notice.
+    // Among them, changes hit the borders of parts at times, and never unnoticed.
     let toggled: Vec<_> =
         (0..200).map(|n| blackhole(THEIRS, &format!("10.{}.7.0/25", n % 80))).take(80).collect();
     beside(FULL_SPEED, toggle_routes(&toggled), || {
@@ -243,7 +242,7 @@ pub(crate) fn routes_to_elsewhere_do_not_disturb_those_of_ipv4() {
     });
 }
 
-/// One that refuses a second dump of a kind.
+/// Makes an observer whose second dump of a kind is refused.
 fn once(kind: trueup_testkit::Kind) -> Observer {
     const EPERM: i32 = 1;
     let faults = Faults::over(Namespace::current());
@@ -273,7 +272,8 @@ pub(crate) fn own_writes_do_not_count() {
 }
 // fact 67
 pub(crate) fn a_small_table_is_complete_beside_any_writer() {
-    // Older kernels are asked once more for the end, and then give rows that a change has moved.
+    // Older kernels need one more request for the end, and then return rows that a change has
+    // moved.
     let pause = match running_version() < (6, 12) {
         true => ONE_A_MILLISECOND,
         false => FULL_SPEED,
@@ -298,7 +298,7 @@ pub(crate) fn a_small_table_is_complete_beside_any_writer() {
     assert_eq!(complete, snapshots(500));
 }
 
-/// Counts the sockets that are opened.
+/// Counts the opened sockets.
 #[derive(Debug, Default)]
 struct Counting(AtomicUsize);
 
@@ -325,7 +325,7 @@ pub(crate) fn an_observer_opened_lazily_listens_to_large_dumps_alone() {
     assert_eq!(sockets.0.load(Ordering::Relaxed), 3);
 }
 
-/// Reads beside a writer, each time through an observer that is new.
+/// Reads beside a writer, each time through a new observer.
 fn loses_no_rows(observer: impl Fn() -> Observer) {
     let stayed = ours(0..2_000);
     let scope = of(Kind::Route, Family::Inet6);

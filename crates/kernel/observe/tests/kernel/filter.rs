@@ -1,4 +1,4 @@
-//! The events that the kernel drops, and those that it must not drop.
+//! The events that the kernel drops, and others that must pass.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,8 @@ use trueup_testkit::{Snapshot, ip, ip_batch};
 use crate::hand::{Hand, ONE, OTHER, OURS, THEIRS, blackhole, rule, via};
 use crate::monitor::{drained, listening, scope};
 
-/// 10,000 changes of others against the smallest queue: nothing arrives, and nothing overruns.
+/// Others make 10,000 changes against the smallest queue: no event arrives, and the queue does not
+/// overrun.
 pub(crate) fn events_of_foreign_objects_fill_no_queue() {
     let here = Namespace::current();
     let mut hand = Hand::open(&here);
@@ -87,7 +88,7 @@ pub(crate) fn queued_events_of_own_writes_are_ignored() {
 }
 
 // fact 68
-/// The kernel shows a filter the first message only.
+/// The kernel shows a filter only the first message.
 pub(crate) fn a_datagram_of_events_holds_one_message() {
     let mut events = Namespace::current().connect().unwrap();
     for group in Group::OBJECTS.into_iter().chain([Group::NEXTHOP]) {
@@ -186,7 +187,7 @@ pub(crate) fn a_wider_scope_passes_more_and_never_less() {
     let ours = is_reported(reported(&mut || hand.neighbour(OTHER, "10.9.0.8", OURS)));
     assert_eq!(ours, [true, true, true, true, true, true, false]);
     reported(&mut || hand.delete_neighbour(OTHER, "10.9.0.8"));
-    // Who is interested in any route is so in those that the kernel makes of an address.
+    // A scope with any route includes those that the kernel makes for an address.
     let address = is_reported(reported(&mut || hand.address(OTHER, "10.8.0.1/24")));
     assert_eq!(address, [false, true, false, false, true, true, false]);
     let gone = is_reported(reported(&mut || hand.delete_address(OTHER, "10.8.0.1/24")));

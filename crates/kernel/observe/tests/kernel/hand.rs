@@ -52,7 +52,7 @@ impl Hand {
         }
     }
 
-    /// Changes a link that exists.
+    /// Changes an existing link.
     pub(crate) fn change(&mut self, index: u32, change: impl FnOnce(&mut Link)) {
         let mut link = Link::must_exist(name("any")).with_index(index);
         change(&mut link);
@@ -71,7 +71,7 @@ impl Hand {
         self.send(|buffer| codec::delete(buffer, route, &existing));
     }
 
-    /// Adds a route beside one of the same key.
+    /// Adds a route beside one with the same key.
     pub(crate) fn append(&mut self, route: &Route) {
         const CREATE_APPEND: u16 = 0xc00;
         self.send(|buffer| {

@@ -1,5 +1,4 @@
-//! Dumps that lose rows on purpose, beside another writer that follows a script: on the
-//! model kernel.
+//! Dumps that lose rows on purpose, beside a scripted writer, on the model kernel.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,10 +16,10 @@ use trueup_testkit::model::Kernel;
 use crate::hand::{Hand, ONE, OURS, THEIRS, blackhole};
 
 const ROUTES: usize = 1_000;
-/// Rows in a part.
+/// The number of rows in a part.
 const PART: usize = 300;
 
-/// Between a reader and the model kernel.
+/// A layer between a reader and the model kernel.
 #[derive(Clone)]
 struct Lossy {
     kernel: Kernel,
@@ -29,8 +28,7 @@ struct Lossy {
 
 #[derive(Default)]
 struct Script {
-    /// Of each dump of routes, in their order, what happens after its first part, and which rows it
-    /// lacks.
+    /// For each dump of routes in order, the event after its first part, and the rows it loses.
     dumps: VecDeque<(Option<OtherWriter>, Vec<usize>)>,
     read: usize,
 }
@@ -190,7 +188,7 @@ pub(crate) fn a_dump_that_loses_rows_is_never_complete() {
     );
     assert_eq!(seen, routes, "a row that was seen any time is there");
     assert_eq!(read, 5);
-    // A repeated row makes the kind incomplete, whatever the events.
+    // A repeated row makes the kind incomplete, with any events.
     let (seen, incomplete, _) = self::read(&kernel, Vec::new());
     assert_eq!((seen, incomplete), (routes, vec![]));
 }
@@ -202,7 +200,7 @@ pub(crate) fn a_dump_that_recovers_is_complete_and_has_no_deleted_row() {
     let other_writer: OtherWriter = Box::new(move || Hand::open(&namespace).delete(&went));
     let (seen, incomplete, read) = read(&kernel, vec![(Some(other_writer), vec![PART])]);
     assert_eq!((seen, incomplete), (routes, vec![]));
-    // Interrupted; quiet, but in parts in which a large row may not have fitted; quiet.
+    // Interrupted; then quiet, but in parts in which a large row may not have fitted; then quiet.
     assert_eq!(read, 3);
 }
 
@@ -218,7 +216,7 @@ pub(crate) fn proxies_without_events_are_compared() {
     let scope = ReadScope::default().with_kinds(Kinds::NONE.with(Kind::Neighbour));
     let proxies = |lost: u32| {
         let faults = Faults::over(kernel.namespace());
-        // The first is of the neighbours.
+        // The first dump is the neighbours'.
         for n in 0..lost {
             let row = 5 + n as usize;
             faults.add(At::Dump(trueup_testkit::Kind::Neighbour, 2 + n), Fault::LoseRow(row));

@@ -1,5 +1,4 @@
-//! Events and dumps of the running kernel, each test in a namespace of its own, and of the model
-//! one.
+//! Events and dumps of the running kernel, each test in its own namespace, and of the model kernel.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod dumps;

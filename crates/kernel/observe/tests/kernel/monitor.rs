@@ -1,4 +1,4 @@
-//! The dirty set that a monitor makes of events.
+//! The dirty set that a monitor makes from events.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use trueup_testkit::{Snapshot, ip, named_netns};
 
 use crate::hand::{Hand, ONE, OTHER, OURS, THEIRS, blackhole, rule, via};
 
-/// In our objects on the first device.
+/// Returns the scope of our objects on the first device.
 pub(crate) fn scope() -> WatchScope {
     let mut scope = WatchScope::new(Kinds::ALL, OURS);
     scope.devices = Some(BTreeSet::from([ONE]));
@@ -30,7 +30,7 @@ pub(crate) fn listening(namespace: &Namespace, scope: WatchScope) -> Monitor {
     monitor
 }
 
-/// What became dirty, all of it read.
+/// Reads all events, and returns the dirty set.
 #[track_caller]
 pub(crate) fn drained(monitor: &mut Monitor) -> DirtySet {
     while monitor.drain().unwrap().events > 0 {}
@@ -41,7 +41,7 @@ pub(crate) fn drained(monitor: &mut Monitor) -> DirtySet {
 fn names(monitor: &mut Monitor, what: &str, is: impl FnOnce(&mut DirtySet)) {
     let mut expected = DirtySet::default();
     is(&mut expected);
-    // Who removed what is another matter: see the scenarios of contention.
+    // The writer of a removal is tested elsewhere: see the scenarios of contention.
     let mut found = drained(monitor);
     found.removed.clear();
     assert_eq!(found, expected, "{what}");
@@ -208,7 +208,7 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
     assert!(small.routes.contains(&Family::Inet6), "{small:?}");
 }
 
-/// With foreign objects in the way of ours they matter too.
+/// If foreign objects conflict with ours, they matter too.
 pub(crate) fn what_the_kernel_removes_without_an_event_is_named_by_its_dependency() {
     let here = Namespace::current();
     let mut hand = Hand::open(&here);
@@ -230,7 +230,7 @@ pub(crate) fn what_the_kernel_removes_without_an_event_is_named_by_its_dependenc
 
     Snapshot::settled();
     drained(&mut monitor);
-    // What is down already takes nothing along.
+    // A link that is already down takes no route along.
     hand.change(ONE, |link| link.mtu = Some(1400));
     let quiet = drained(&mut monitor);
     assert!(quiet.links && quiet.routes.is_empty(), "{quiet:?}");
@@ -257,7 +257,7 @@ pub(crate) fn what_the_kernel_removes_without_an_event_is_named_by_its_dependenc
     assert_eq!(deleted.routes, both, "the pair's other end went too: {deleted:?}");
 }
 
-/// A route of ours through the first device, that was announced.
+/// Makes a route of ours through the first device, whose event is read.
 fn blackhole_via(hand: &mut Hand, monitor: &mut Monitor) -> trueup_net::Route {
     let route = via(OURS, "10.1.0.0/24", "10.9.0.8", ONE);
     hand.add(&route);
@@ -270,7 +270,7 @@ fn routes(dst: &str) -> String {
     ip(&["route", "show", dst])
 }
 
-/// On the model: in a user namespace there is no such setting.
+/// On the model, since a user namespace has no such setting.
 pub(crate) fn a_route_that_goes_without_an_event_is_named_by_the_link() {
     let kernel = Kernel::new();
     kernel.skip_notify_on_link_down(true);
@@ -338,7 +338,7 @@ pub(crate) fn an_overrun_is_reported_once_and_nothing_after_it_is_missed() {
     assert!(drained.lost && drained.is_dirty, "{drained:?}");
     assert!(drained.events < 100, "{drained:?}");
     assert_eq!(monitor.take_dirty(), DirtySet::everything());
-    // The kernel loses without a word until its queue is empty: it is by now.
+    // The kernel loses events silently until its queue is empty, which it is by now.
     let route = blackhole(OURS, "10.250.0.0/24");
     hand.add(&route);
     let drained = monitor.drain().unwrap();
@@ -352,7 +352,7 @@ pub(crate) fn a_burst_of_events_does_not_keep_the_caller() {
     let mut hand = Hand::open(&here);
     let mut monitor = listening(&here, scope());
     if monitor.set_receive_buffer(64 << 20).unwrap() < 64 << 20 {
-        // Without privilege outside there is no such queue; the model has none either.
+        // Without privilege outside there is no such queue, and the model has none either.
         return;
     }
     for n in 0..20_000_u32 {

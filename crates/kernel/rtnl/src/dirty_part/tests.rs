@@ -16,7 +16,7 @@ fn a_plan_exceeds_its_part_where_it_takes_others_along() {
     assert_eq!(exceeds(&nexthop), [false, false, true]);
 }
 
-/// Whether the creation, the change and the deletion of an object exceed its part.
+/// Returns true for each of an object's creation, change and deletion that exceeds its part.
 fn exceeds(object: &Object) -> [bool; 3] {
     [Action::Create, Action::Update, Action::Delete].map(|action| {
         let mut plan = Plan::default();

@@ -1,5 +1,5 @@
-//! What is remembered of declared addresses: which of them another host has, and which another
-//! program on this host has made.
+//! Declared addresses that need memory: duplicates on other hosts, and addresses of other programs
+//! on this host.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -11,12 +11,11 @@ use trueup_net::{
 
 use crate::key::{ObjectId, key_id, object_id};
 
-/// A try takes the kernel one to two seconds (`addrconf_dad_kick`).
+/// An attempt takes the kernel one to two seconds (`addrconf_dad_kick`).
 const FIRST_DELAY: Duration = Duration::from_secs(4);
 const LAST_DELAY: Duration = Duration::from_secs(60);
 
-/// The addresses whose duplicate address detection has failed: they are tried again with growing
-/// delays.
+/// Addresses whose duplicate address detection failed. They are retried with growing delays.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Duplicates(HashMap<ObjectId, Tries>);
 
@@ -27,8 +26,8 @@ struct Tries {
 }
 
 impl Duplicates {
-    /// Holds the ops that make such an address anew until it is their turn. While the detection
-    /// runs again, an op that is held stands for it: the address is not in place yet.
+    /// Holds the ops that make such an address anew until they are due. While the detection runs
+    /// again, a held op shows that the address is not in place yet.
     pub(super) fn hold(&mut self, plan: &mut Plan, observed: &Observed, now: Instant) {
         let running = self.follow(plan, observed);
         plan.ops.extend(running);
@@ -60,7 +59,7 @@ impl Duplicates {
         }
     }
 
-    /// Forgets what has become usable. Returns an op for each address that is being tried again.
+    /// Forgets addresses that became usable. Returns an op for each address whose retry is running.
     fn follow(&mut self, plan: &Plan, observed: &Observed) -> Vec<Op> {
         let mut running = Vec::new();
         if self.0.is_empty() {
@@ -87,13 +86,13 @@ impl Duplicates {
     }
 }
 
-/// The addresses that another program has made at some time, as it made them, by their keys.
+/// Addresses that another program made at some time, as it made them, by key.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AnothersAddresses(BTreeMap<AddressKey, Box<Address>>);
 
 impl AnothersAddresses {
-    /// Notes the addresses of which a plan says so, and has it say so of those that are missing or
-    /// ours by now: the other program may move them.
+    /// Records the addresses that a plan's notices report. Adds notices for recorded addresses that
+    /// are now missing or ours, since the other program may move them.
     pub(super) fn note(&mut self, plan: &mut Plan, desired: &Desired) {
         let found: BTreeMap<_, _> = plan
             .notices

@@ -1,4 +1,4 @@
-//! Objects that another writer removes or rewrites repeatedly: they are restored with growing
+//! Objects that another writer removes or rewrites repeatedly. They are restored with growing
 //! delays.
 
 use std::collections::{HashMap, VecDeque};
@@ -9,13 +9,13 @@ use trueup_net::{Hold, Object};
 use crate::Options;
 use crate::key::{ObjectId, digest};
 
-/// The first and the longest delay before a contended object is restored. It doubles each time.
+/// The first and the longest delay before restoring a contended object. It doubles each time.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 const LAST_DELAY: Duration = Duration::from_secs(60);
-/// The number of objects that are followed at a time. Others are restored without a count.
+/// The number of objects tracked at a time. Others are restored without a count.
 const MAX_OBJECTS: usize = 1 << 16;
 
-/// The losses of objects, by object.
+/// Losses, by object.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contention {
     objects: HashMap<ObjectId, Losses>,
@@ -23,8 +23,8 @@ pub(super) struct Contention {
 
 #[derive(Clone, Debug)]
 struct Losses {
-    /// A digest of what is desired. Another value starts a new count: that it is not there yet is
-    /// no loss.
+    /// A digest of the desired object. A new digest starts a new count, since a changed object is
+    /// not lost.
     desired: u64,
     /// The times of the losses within the window.
     times: VecDeque<Instant>,
@@ -32,7 +32,7 @@ struct Losses {
     /// The number of delays so far.
     delays: u32,
     until: Instant,
-    /// The protocol that the object bore in another writer's hands, if it was observed.
+    /// The protocol that the other writer gave the object, if observed.
     by: Option<u8>,
 }
 
@@ -88,14 +88,14 @@ impl Contention {
         }
     }
 
-    /// Cancels the last loss of an object: it was there all the time.
+    /// Cancels the last loss of an object that existed all the time.
     pub(super) fn cancel_loss(&mut self, id: ObjectId) {
         if let Some(losses) = self.objects.get_mut(&id) {
             losses.times.pop_back();
         }
     }
 
-    /// Returns the hold of an object that is not to be restored yet.
+    /// Returns the hold of an object that may not be restored yet.
     pub(super) fn hold(&self, id: ObjectId, now: Instant) -> Option<Hold> {
         let losses = self.objects.get(&id)?;
         let left = losses.until.saturating_duration_since(now);
@@ -106,7 +106,7 @@ impl Contention {
         })
     }
 
-    /// Removes the objects that were not lost for a while.
+    /// Removes the objects without a loss for a while.
     pub(super) fn expire(&mut self, options: &Options, now: Instant) {
         let (_, window) = options.contention();
         self.objects.retain(|_, losses| {

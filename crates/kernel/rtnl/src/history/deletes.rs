@@ -1,5 +1,5 @@
-//! Deletes that wait: those of a kind of which too many objects are no longer desired, and those
-//! that would take along an object that is left alone for now.
+//! Deletes that wait: more of a kind than the limit allows, and deletes that would delete along an
+//! object left alone for now.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ use trueup_net::{
 pub(super) struct DeleteLimit {
     /// The kinds whose deletes are held.
     held: BTreeMap<Kind, Held>,
-    /// True while a pass runs whose deletes the caller has allowed.
+    /// True during a pass whose deletes the caller has allowed.
     is_allowed: bool,
 }
 
 /// The deletes of a kind.
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    /// How many are due.
+    /// The number of deletes due.
     deletes: usize,
-    /// How many may be carried out, by the pass that held them first: what is created since then
-    /// does not raise it.
+    /// The number allowed by the pass that held them first. Objects created since then do not raise
+    /// it.
     most: usize,
 }
 
@@ -35,8 +35,8 @@ impl DeleteLimit {
         !self.held.is_empty()
     }
 
-    /// Holds what exceeds the limit. `outside` has the deletes of each kind that are due beside
-    /// those of the plan.
+    /// Holds the deletes above the limit. `outside` gives the deletes due of each kind beside the
+    /// plan's.
     pub(super) fn hold(
         &mut self,
         plan: &mut Plan,
@@ -82,10 +82,10 @@ fn is_undesired(op: &Op) -> bool {
     op.action == Action::Delete && matches!(op.reason, Reason::Undesired | Reason::Orphan)
 }
 
-/// Holds the deletes that would take along an object that is left alone.
+/// Holds the deletes that would delete along an object left alone.
 pub(super) fn hold_collateral(plan: &mut Plan) {
-    // By device; addresses by their subnets too, as they go with the first of that and not with
-    // others.
+    // By device, and for addresses also by subnet: they go with the first address of their subnet,
+    // not with others.
     let mut spared: BTreeMap<(Dev, Option<Prefix>), Object> = BTreeMap::new();
     for op in &plan.ops {
         if let Some(Hold::Grace(_) | Hold::TooManyDeletes { .. }) = op.hold {
@@ -100,7 +100,7 @@ pub(super) fn hold_collateral(plan: &mut Plan) {
     if spared.is_empty() {
         return;
     }
-    // Deletes begin with what depends on others.
+    // Dependent objects are deleted first.
     for op in &mut plan.ops {
         if op.action != Action::Delete || op.hold.is_some() {
             continue;

@@ -10,7 +10,7 @@ use crate::{Options, key};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct DesiredFingerprint {
-    /// All but the routes.
+    /// All objects except routes.
     lists: Desired,
     routes: Option<Revision>,
 }
@@ -25,7 +25,7 @@ impl DesiredFingerprint {
         DesiredFingerprint { lists, routes: desired.routes.as_ref().map(Routes::revision) }
     }
 
-    /// Becomes the fingerprint of a desired state, which is often the same but for its routes.
+    /// Updates to a desired state, which often differs only in its routes.
     pub(super) fn follow(&mut self, desired: &Desired) {
         if self.has_lists(desired) {
             self.routes = desired.routes.as_ref().map(Routes::revision);
@@ -34,8 +34,8 @@ impl DesiredFingerprint {
         }
     }
 
-    /// Becomes the fingerprint of a desired state. Returns the keys of the objects that are desired
-    /// otherwise; `None` where it is not known of which routes that is so.
+    /// Updates to a desired state. Returns the keys of the changed objects, or `None` if the
+    /// changed routes are not known one by one.
     pub(crate) fn changed_keys(
         &mut self,
         desired: &Desired,
@@ -71,7 +71,7 @@ impl DesiredFingerprint {
         self.routes == desired.routes.as_ref().map(Routes::revision) && self.has_lists(desired)
     }
 
-    /// Returns true if a desired state is the same but for its routes.
+    /// Returns true if a desired state, except its routes, is the same.
     pub(super) fn is_same_but_routes(&self, desired: &Desired) -> bool {
         self.has_lists(desired) && self.routes.is_some() == desired.routes.is_some()
     }
@@ -85,7 +85,7 @@ impl DesiredFingerprint {
     }
 }
 
-/// Returns the keys of what one of two lists alone has, or has otherwise.
+/// Returns the keys of items that differ, or are in only one of the lists.
 fn differing<T: PartialEq>(
     known: &Option<Vec<T>>,
     desired: &Option<Vec<T>>,

@@ -1,10 +1,11 @@
-//! Objects that the kernel stores otherwise than they are written: found once, and not written
-//! again until they, or what is stored of them, change.
+//! Objects that the kernel stores in another form than written. Once found, they are not written
+//! again until their declaration or stored form changes.
 //!
-//! If an op was acknowledged and the next plan has it again, either the kernel made something else
-//! of it, or another writer came in between. The announced changes tell: if the object was never as
-//! desired, no other writer changed it. If they do not tell, the op is tried once more, and then
-//! with growing delays: most likely it is the kernel, but another writer may be as fast each time.
+//! If the kernel acknowledged an op and the next plan contains it again, either the kernel stored
+//! something else, or another writer interfered. The announced changes decide: if the object never
+//! was as desired, no other writer changed it. If they do not decide, the op is retried once, and
+//! then with growing delays. Most likely it is the kernel, but another writer may be as fast each
+//! time.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -17,12 +18,12 @@ use trueup_observe::ObservedChange;
 use crate::key::{ObjectId, digest, object_id};
 use crate::round::Round;
 
-/// Changes are recorded for a plan of so many ops, and so many for each.
+/// Changes are recorded for plans of up to this many ops, with this many for each op.
 const MAX_OPS: usize = 4096;
 const CHANGES_PER_OP: usize = 8;
 
-/// The first and the longest delay before an op is tried again that another writer may have undone.
-/// It doubles each time.
+/// The first and the longest delay before retrying an op that another writer may have undone. It
+/// doubles each time.
 const FIRST_DELAY: Duration = Duration::from_secs(60);
 const LAST_DELAY: Duration = Duration::from_secs(3600);
 
@@ -38,21 +39,21 @@ struct Entry {
     held: Held,
 }
 
-/// Of what is desired and of what is stored; `None` where there is no object.
+/// The digests of the desired and the stored object. `None` if there is no object.
 #[derive(Clone, Debug, PartialEq)]
 struct Digests {
     desired: u64,
     stored: Option<u64>,
 }
 
-/// How long an object is not written again while its digests stay as they are.
+/// The time for which an object with unchanged digests is not written again.
 #[derive(Clone, Copy, Debug)]
 enum Held {
-    /// Observed once: another writer may have done it.
+    /// Observed once: perhaps another writer did it.
     Not,
-    /// Observed again: another writer may still have done it.
+    /// Observed again: perhaps another writer still did it.
     Until(Instant, Duration),
-    /// The kernel itself has done it.
+    /// The kernel itself did it.
     UntilChanged,
 }
 
@@ -65,7 +66,7 @@ impl Held {
         }
     }
 
-    /// Returns the hold after one more write that ended in the same.
+    /// Returns the hold after one more write with the same result.
     fn longer(self, now: Instant) -> Held {
         let delay = match self {
             Held::Not => FIRST_DELAY,
@@ -76,7 +77,7 @@ impl Held {
     }
 }
 
-/// What a plan is to write of one object.
+/// The part of a plan that writes one object.
 struct Due<'a> {
     ops: Vec<usize>,
     desired: &'a Object,
@@ -91,19 +92,19 @@ impl Due<'_> {
         }
     }
 
-    /// The fields that differ; none where the object is not there.
+    /// Returns the fields that differ. Empty if the object does not exist.
     fn fields(&self, of: &Object) -> BTreeSet<&'static str> {
         self.desired.differences(of).into_iter().map(|difference| difference.field).collect()
     }
 
-    /// Returns true if a change, rather than a new object, can set what differs.
+    /// Returns true if an update, without recreation, can set the differing fields.
     fn may_change_in_place(&self) -> bool {
         let stored = self.stored.as_deref();
         let differences = stored.map(|stored| self.desired.differences(stored));
         differences.is_none_or(|all| all.iter().all(|difference| difference.in_place))
     }
 
-    /// Returns true if the object, or the device that it is on, is known by its index.
+    /// Returns true if the object, or its device, is known by index.
     fn is_on_known_device(&self) -> bool {
         let key = match self.desired {
             Object::Address(address) => Some(address.dev),
@@ -114,7 +115,7 @@ impl Due<'_> {
     }
 }
 
-/// Returns how many changes to record while a plan is carried out; `None` where the plan is too
+/// Returns the number of changes to record while a plan is carried out. `None` if the plan is too
 /// large, or writes nothing.
 pub(crate) fn changes_to_record(plan: &Plan) -> Option<usize> {
     let writes = plan.ops.iter().filter(|op| op.hold.is_none() && op.action != Action::Delete);
@@ -123,8 +124,8 @@ pub(crate) fn changes_to_record(plan: &Plan) -> Option<usize> {
 }
 
 impl StoredOtherwise {
-    /// Holds the objects that are stored otherwise, as long as neither form has changed and they
-    /// are not to be tried again. A plan for everything has them all.
+    /// Holds the objects stored differently until a form changes or their retry is due. A plan for
+    /// everything contains all of them.
     pub(super) fn hold(&mut self, plan: &mut Plan, is_everything: bool, now: Instant) {
         if self.objects.is_empty() {
             return;
@@ -153,8 +154,8 @@ impl StoredOtherwise {
         }
     }
 
-    /// Finds what a plan is to write although a round has just done it, and no other writer has
-    /// undone it. What the round did to it has failed.
+    /// Finds objects that a plan writes although a round just wrote them and no other writer undid
+    /// it. The round's ops on them failed.
     pub(crate) fn find(
         &mut self,
         round: &mut Round,
@@ -162,7 +163,7 @@ impl StoredOtherwise {
         changes: impl FnOnce() -> Option<Vec<ObservedChange>>,
         now: Instant,
     ) {
-        // Of a round of a million ops hardly one is due again.
+        // After a round of a million ops, hardly one is due again.
         let mut all_due = due(plan);
         if all_due.is_empty() {
             return;
@@ -174,7 +175,7 @@ impl StoredOtherwise {
             };
             match (&written.fields, due.stored.as_deref()) {
                 (written, None) => written.is_none(),
-                // An object as desired may have to be recreated for another's sake.
+                // An object that is as desired may be recreated for another's sake.
                 (None, Some(stored)) => !due.fields(stored).is_empty(),
                 (Some(written), Some(stored)) => {
                     let differing = due.fields(stored);
@@ -218,17 +219,17 @@ impl StoredOtherwise {
     }
 }
 
-/// What a round wrote of an object.
+/// The part of a round that wrote one object.
 struct Written {
-    /// The last op that did.
+    /// The last op that wrote it.
     last: usize,
-    /// The fields; `None`: all.
+    /// The fields, or `None` for all.
     fields: Option<BTreeSet<&'static str>>,
-    /// True if a link was created. The kernel may have ignored what a later change sets.
+    /// True if a link was created. The kernel may have ignored attributes that a later change sets.
     is_new_link: bool,
 }
 
-/// Returns what a round wrote of the objects in question, and the kernel acknowledged.
+/// Returns the acknowledged writes of a round on the given objects.
 fn written(
     round: &Round,
     is_in_question: impl Fn(&ObjectId) -> bool,
@@ -268,7 +269,7 @@ fn written(
     all
 }
 
-/// Returns what a plan is to write, by object.
+/// Returns the writes of a plan, by object.
 fn due(plan: &Plan) -> BTreeMap<ObjectId, Due<'_>> {
     let mut all: BTreeMap<ObjectId, Due<'_>> = BTreeMap::new();
     let mut former: HashMap<ObjectId, (usize, &Object)> = HashMap::new();
@@ -302,14 +303,14 @@ fn due(plan: &Plan) -> BTreeMap<ObjectId, Due<'_>> {
     all
 }
 
-/// Who has made an object what it is.
+/// The writer of an object's present state.
 enum Writer {
     Kernel,
     Other,
     Unknown,
 }
 
-/// Returns who has made an object what it is, as far as the announced changes tell.
+/// Returns the writer of an object's present state, as far as the announced changes show.
 fn written_by(due: &Due<'_>, changes: &[ObservedChange]) -> Writer {
     // The kernel announces neither proxy entries nor most changes of a link that is down
     // (`netif_state_change`).
@@ -345,7 +346,7 @@ fn written_by(due: &Due<'_>, changes: &[ObservedChange]) -> Writer {
     if was_as_desired { Writer::Unknown } else { Writer::Kernel }
 }
 
-/// Returns a stored object without what changes by itself, and what is not desired of it.
+/// Returns a stored object without the fields that change by themselves or are not declared.
 fn lasting(object: &Object, desired: &Object) -> Object {
     match (object, desired) {
         (Object::Address(address), _) => Object::Address(
@@ -357,7 +358,7 @@ fn lasting(object: &Object, desired: &Object) -> Object {
                 })
                 .with_secondary(false),
         ),
-        // A recreated link has another index, and another hardware address unless one is desired.
+        // A recreated link has another index, and another hardware address unless one is declared.
         (Object::Link(link), Object::Link(desired)) => Object::from(
             (**link)
                 .clone()
@@ -370,7 +371,7 @@ fn lasting(object: &Object, desired: &Object) -> Object {
     }
 }
 
-/// Returns a lifetime without what is left of it: it is over, runs, or never ends.
+/// Returns a lifetime without its rest: expired, running, or infinite.
 fn without_time(left: u32) -> u32 {
     if left == FOREVER { FOREVER } else { left.min(1) }
 }

@@ -1,4 +1,4 @@
-//! Which ops of a plan the ledger has to record before they are carried out, and as what.
+//! Finds the ops that the ledger must record before they are carried out, with their records.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::ledger_view::LedgerView;
 use super::record::{Former, Record, Records};
 use super::record_key::{LinkRecordKey, RecordKey};
 
-/// Says of each op which record it leaves.
+/// Finds the record that each op leaves.
 pub(crate) struct Intents<'a> {
     view: &'a LedgerView,
     policy: &'a Policy,
@@ -35,8 +35,7 @@ impl<'a> Intents<'a> {
         Intents { view, policy, devices, indexes, created }
     }
 
-    /// Returns the records that the ops of a plan leave. Of two ops on one key the later one
-    /// counts.
+    /// Returns the records that a plan's ops leave. If two ops have the same key, the later counts.
     pub(crate) fn of_plan(&self, plan: &Plan) -> Records {
         plan.ops.iter().filter(|op| op.hold.is_none()).flat_map(|op| self.of(op)).collect()
     }
@@ -46,11 +45,11 @@ impl<'a> Intents<'a> {
         self.of(op).into_iter().map(|(key, _)| key)
     }
 
-    /// Returns the records that an op leaves. An object that bears the marker needs none.
+    /// Returns the records that an op leaves. An object with the marker needs none.
     fn of(&self, op: &Op) -> Vec<(RecordKey, Option<Record>)> {
         let kind = op.object.kind();
         if kind == Kind::Nexthop {
-            // Never overridden, and always ours by the marker.
+            // It is never overridden, and always ours by the marker.
             return Vec::new();
         }
         let by_marker = !self.policy.is_by_ledger(kind);
@@ -73,7 +72,7 @@ impl<'a> Intents<'a> {
         }
         let former = match op.reason {
             Reason::Overridden => op.was().map(|was| self.former(was.into_owned())),
-            // Another writer has removed an overridden object: there is nothing to restore.
+            // Another writer removed an overridden object, so there is nothing to restore.
             Reason::Missing | Reason::Beside => before
                 .filter(|record| record.is_restoring())
                 .and_then(|record| record.former.clone()),
@@ -87,8 +86,8 @@ impl<'a> Intents<'a> {
         vec![(key, record)]
     }
 
-    /// Of a link it is recorded that it is created, overridden or deleted. What is set on it is
-    /// not: it is ours by its index.
+    /// A link's creation, overriding and deletion are recorded. Changes to it are not: it is ours
+    /// by its index.
     fn of_link(&self, op: &Op, link: &Link) -> Vec<(RecordKey, Option<Record>)> {
         let other = match &link.kind {
             Some(LinkKind::Veth { peer, .. }) => *peer,
@@ -119,7 +118,8 @@ impl<'a> Intents<'a> {
         }
     }
 
-    /// A link that is overridden, with what of it is to be restored: what we changed, and no more.
+    /// Returns an overridden link's record, with only the fields to restore, which are those we
+    /// changed.
     fn overridden(
         &self,
         reason: Reason,
@@ -146,7 +146,7 @@ impl<'a> Intents<'a> {
         Former::new(object, |dev| self.devices.name(dev).copied())
     }
 
-    /// A link that the plan creates under a name, unless there is one already.
+    /// Returns the record of a link created with a name, unless there is one already.
     fn created(&self, name: IfName, kind: Option<LinkKind>) -> Option<(RecordKey, Option<Record>)> {
         let index = *self.indexes.get(&self.devices.dev(&name)?)?;
         let object =
@@ -155,7 +155,7 @@ impl<'a> Intents<'a> {
         Some((RecordKey::Link(LinkRecordKey { name, index }), Some(Record { object, former })))
     }
 
-    /// The object with the indexes that its devices will have. `None` if one will not exist.
+    /// Replaces planned devices by their future indexes. `None` if a device will not exist.
     fn real(&self, object: &Object) -> Option<Object> {
         Some(match object.clone() {
             Object::Address(it) => it.try_map_dev(|dev| self.real_dev(dev)).ok()?.into(),

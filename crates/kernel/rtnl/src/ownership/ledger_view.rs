@@ -1,6 +1,6 @@
-//! What we own by the ledger: links, objects on which the kernel stores no marker, objects that
-//! were adopted, and objects that override another writer's. The records are a [`Ledger`]'s; here
-//! they are compared with what was observed.
+//! The objects that are ours by the ledger: links, objects on which the kernel stores no marker,
+//! adopted objects, and overridden ones. The records come from a [`Ledger`], and are compared here
+//! with the observation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,29 +13,29 @@ use trueup_reconcile::{Claim, Ledger, LedgerError};
 use super::record::{Former, Record, Records, agrees, encode, entry, is_as_before};
 use super::record_key::{Location, RecordKey, SourceKind as _, link_names, name_of};
 
-/// The records of a ledger, and the intents that are open.
+/// The records of a ledger, with its open intents.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LedgerView {
     records: BTreeMap<RecordKey, Record>,
     open: Records,
 }
 
-/// What an observation says of an intent.
+/// The observation's answer to an intent.
 enum Answer {
     Ours(Object),
     NotOurs,
-    /// Nothing is there, and the former object is to be restored.
+    /// No object exists, and the former one is to be restored.
     Restoring(Former),
-    /// What is there is not known.
+    /// The key was not observed.
     Unknown,
 }
 
 impl LedgerView {
-    /// Reads the records of the locations that a pass is about. The others stay as they are.
+    /// Reads the records of a pass's locations. Others stay as they are.
     ///
     /// # Errors
     ///
-    /// When the ledger cannot be read, or holds a record that this version does not write.
+    /// If the ledger cannot be read, or contains a record that this version does not write.
     pub(crate) fn read(
         ledger: &dyn Ledger,
         contains: impl Fn(Location) -> bool,
@@ -60,7 +60,7 @@ impl LedgerView {
         Ok(view)
     }
 
-    /// Whether there is no record and no open intent.
+    /// Returns true if there is no record and no open intent.
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty() && self.open.is_empty()
     }
@@ -69,13 +69,13 @@ impl LedgerView {
         self.records.get(key)
     }
 
-    /// The keys of records and of open intents.
+    /// Returns the keys of records and of open intents.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &RecordKey> {
         let intended = self.open.keys().filter(|key| !self.records.contains_key(key));
         self.records.keys().chain(intended)
     }
 
-    /// The record that an open intent is to leave.
+    /// Returns the record that an open intent would leave.
     pub(crate) fn intent(&self, key: &RecordKey) -> Option<&Record> {
         self.open.get(key)?.as_ref()
     }
@@ -90,7 +90,7 @@ impl LedgerView {
         self.open.contains_key(key)
     }
 
-    /// Returns the routes that do not bear the marker: a read by the marker does not show them.
+    /// Returns the routes without the marker, which a read by marker does not show.
     pub(crate) fn unmarked_routes(&self, marker: u8) -> BTreeSet<RouteKey> {
         self.records
             .values()
@@ -102,7 +102,7 @@ impl LedgerView {
             .collect()
     }
 
-    /// Returns the key of a link of ours by its name.
+    /// Returns the key of a link of ours, by its name.
     pub(crate) fn link_named(&self, name: &IfName) -> Option<RecordKey> {
         self.records
             .keys()
@@ -110,8 +110,8 @@ impl LedgerView {
             .cloned()
     }
 
-    /// Returns the kinds of which an object of ours is missing, and whose dumps lose rows silently
-    /// while others write: routes (`inet6_dump_fib`, `fn_trie_dump_leaf`), rules (`dump_rules`).
+    /// Returns the kinds of missing objects of ours whose dumps silently lose rows while others
+    /// write: routes (`inet6_dump_fib`, `fn_trie_dump_leaf`) and rules (`dump_rules`).
     pub(crate) fn missing(&self, observed: &Observed) -> Kinds {
         let mut expected = self
             .keys()
@@ -131,7 +131,7 @@ impl LedgerView {
             .collect()
     }
 
-    /// Returns what is ours of what was observed.
+    /// Returns the observed objects that are ours.
     pub(crate) fn owned(&self, observed: &Observed) -> Owned {
         let mut owned = Owned::default();
         if self.records.is_empty() {
@@ -153,8 +153,7 @@ impl LedgerView {
                 );
                 continue;
             }
-            // A link that has become another kind is another link, and one that was overridden is
-            // not ours to delete.
+            // A link of another kind is another link, and an overridden one is not ours to delete.
             let is_link = key.kind() == Kind::Link;
             let is_current = !is_link || there.iter().any(|object| record.is_current(object));
             if is_current && !(is_link && record.former.is_some()) {
@@ -169,7 +168,8 @@ impl LedgerView {
         owned
     }
 
-    /// Withdraws an intent of which nothing was done. `missing`: the object was not there before.
+    /// Withdraws an intent of an op that did nothing. `missing` is true if the object did not exist
+    /// before.
     pub(crate) fn withdraw(&mut self, key: &RecordKey, missing: bool) {
         let before =
             self.records.get(key).filter(|record| !missing || record.is_restoring()).cloned();
@@ -178,8 +178,8 @@ impl LedgerView {
         }
     }
 
-    /// Closes the open intents that an observation answers, in this view alone. `refused` are keys
-    /// that another writer had by the time of our write.
+    /// Closes the open intents that the observation answers, in this view only. `refused` lists
+    /// keys that another writer had taken by the time of our write.
     pub(crate) fn close_intents(
         &mut self,
         observed: &Observed,
@@ -214,8 +214,8 @@ impl LedgerView {
         closed
     }
 
-    /// Answers an intent by what is on its key: an object that we were to have (`wanted`), or to
-    /// remove, and may have had before.
+    /// Answers an intent by the objects on its key. `wanted` is the object that we were to have.
+    /// Without it, the object was to be removed, and we may have had it before.
     fn answer(
         &self,
         key: &RecordKey,
@@ -229,8 +229,7 @@ impl LedgerView {
             if !seen.is_complete(key) {
                 return Answer::Unknown;
             }
-            // An object that overrode another, and is to be recreated or restored, was deleted for
-            // that.
+            // An object that overrode another was deleted to recreate or restore it.
             let overridden = before.and_then(|record| record.former.as_ref());
             return match wanted.and_then(|record| record.former.as_ref()) {
                 Some(former)
@@ -244,13 +243,13 @@ impl LedgerView {
         let known = wanted.into_iter().chain(before);
         let former: Vec<&Object> =
             known.clone().filter_map(|it| Some(&it.former.as_ref()?.object)).collect();
-        // A former object is no proof.
+        // A former object proves nothing.
         let ours: Vec<&Object> =
             known.filter(|record| !record.is_restoring()).map(|record| &record.object).collect();
         let is_stored = !policy.unstored.contains(key.kind());
         there
             .iter()
-            // An overridden object that is as before has been restored, or was never changed.
+            // An overridden object in its former state was restored, or never changed.
             .filter(|object| !former.iter().any(|former| is_as_before(former, object)))
             .find(|object| {
                 let borne = object.protocol();
@@ -260,21 +259,21 @@ impl LedgerView {
                 match key {
                     // Its index was drawn for it, or it is overridden.
                     RecordKey::Link(_) => is_as_intended,
-                    // The key has the protocol in it.
+                    // The key includes the protocol.
                     RecordKey::Rule(_) => !ours.is_empty(),
-                    // It bears no marker: what is not as intended is another writer's.
+                    // Without a marker, an object that is not as intended is another writer's.
                     _ if borne == 0 => {
                         is_as_intended && (!is_stored || was_borne || was_overridden)
                     }
-                    // Older kernels leave an IPv4 address that is replaced the mark that it had.
+                    // Older kernels keep the marker of an IPv4 address that is replaced.
                     _ => was_borne || was_overridden && is_as_intended,
                 }
             })
             .map_or(Answer::NotOurs, |object| Answer::Ours(object.clone()))
     }
 
-    /// Removes the records of objects that are not ours any more, and those that are not needed, of
-    /// the keys that were observed. Returns them, and the objects that another writer has
+    /// Removes, on the observed keys, the records of objects that are no longer ours, and the
+    /// records no longer needed. Returns them, with the objects that another writer has
     /// overwritten, as they are now.
     pub(crate) fn release(
         &mut self,
@@ -331,7 +330,7 @@ impl LedgerView {
     ///
     /// # Errors
     ///
-    /// When that failed: then nothing of what is intended may be done.
+    /// If that failed. Then none of the intended ops may be carried out.
     pub(crate) fn begin(
         &mut self,
         ledger: &mut dyn Ledger,
@@ -346,7 +345,7 @@ impl LedgerView {
     }
 }
 
-/// What was observed on the keys of records and open intents.
+/// The observed objects on the keys of records and open intents.
 struct ObservedRecords {
     names: BTreeMap<u32, IfName>,
     objects: BTreeMap<RecordKey, Vec<Object>>,
@@ -354,7 +353,7 @@ struct ObservedRecords {
 }
 
 impl ObservedRecords {
-    /// `has` says whether a key has a record or an open intent; `keys` are all of these.
+    /// `has` returns true for keys with a record or an open intent; `keys` lists all of these.
     fn of<'a>(
         observed: &Observed,
         keys: impl Iterator<Item = &'a RecordKey>,
@@ -369,7 +368,7 @@ impl ObservedRecords {
         each_kind!(K => if kinds.contains(K::KIND) && !K::MARKER_IS_SURE {
             for object in OfKind::<K>::of_kind(observed).iter().filter(|it| !it.is_transient()) {
                 let key = object.record_key(&|dev| name_of(dev, &records.names));
-                // There can be a million, of which few have a record.
+                // There can be a million objects, few of which have a record.
                 if let Some(key) = key.map(Into::into).filter(&has) {
                     records.objects.entry(key).or_default().push(object.clone().into());
                 }
@@ -378,27 +377,27 @@ impl ObservedRecords {
         records
     }
 
-    /// The objects on a key.
+    /// Returns the objects on a key.
     fn on(&self, key: &RecordKey) -> &[Object] {
         self.objects.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether the interface that a key is, or is on, is there.
+    /// Returns true if the key's interface exists.
     fn has_interface(&self, key: &RecordKey) -> bool {
         key.interface().is_none_or(|(name, index)| self.names.get(&index) == Some(&name))
     }
 
-    /// Whether all that could be on a key was read.
+    /// Returns true if all objects that could be on a key were read.
     fn is_complete(&self, key: &RecordKey) -> bool {
         !self.has_interface(key) || self.complete.contains(key.kind())
     }
 }
 
-/// Commits the outcomes of intents. Without any it costs nothing.
+/// Commits the outcomes of intents. Does nothing if there are none.
 ///
 /// # Errors
 ///
-/// When they are not known to be recorded.
+/// If the outcomes may not have been recorded.
 pub(crate) fn commit(ledger: &mut dyn Ledger, outcomes: &Records) -> Result<(), LedgerError> {
     if outcomes.is_empty() {
         return Ok(());

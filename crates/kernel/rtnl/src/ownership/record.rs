@@ -8,21 +8,21 @@ use trueup_reconcile::LedgerError;
 
 use super::record_key::RecordKey;
 
-/// What was last applied to a key that is ours.
+/// The last state applied to a key of ours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// As it was last observed. Of a link: as it was created.
+    /// The object as last observed, or for a link as created.
     pub(crate) object: Object,
-    /// What was there before it was overridden.
+    /// The object as it was before we overrode it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) former: Option<Former>,
 }
 
-/// What was on a key before it was overridden.
+/// An object as it was before we overrode it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Former {
     pub(crate) object: Object,
-    /// The devices that it refers to: it is not restored on another that has such an index by now.
+    /// Its devices by index. It is not restored on another device that has such an index by now.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     devices: BTreeMap<u32, IfName>,
 }
@@ -37,20 +37,20 @@ impl Former {
         Former { devices, object }
     }
 
-    /// Returns true if another device has the index of one of its by now.
+    /// Returns true if another device now has one of these indexes.
     pub(crate) fn is_elsewhere(&self, names: &BTreeMap<u32, IfName>) -> bool {
         let mut devices = self.devices.iter();
         devices.any(|(index, name)| names.get(index).is_some_and(|now| now != name))
     }
 
-    /// Returns true if all that it was on is there.
+    /// Returns true if all of its devices exist.
     pub(crate) fn has_devices(&self, names: &BTreeMap<u32, IfName>) -> bool {
         let mut devices = self.devices.iter();
         devices.all(|(index, name)| names.get(index) == Some(name))
     }
 }
 
-/// What keys are to be, or are: `None` for what is not ours.
+/// The state of each key, intended or present. `None` for an object that is not ours.
 pub(crate) type Records = BTreeMap<RecordKey, Option<Record>>;
 
 impl Record {
@@ -58,7 +58,7 @@ impl Record {
         encode(self)
     }
 
-    /// The record of an object that was deleted so that the former one can be restored. A link is
+    /// Makes the record of an object deleted so that the former one can be restored. A link is
     /// never deleted for that.
     pub(crate) fn restoring(former: &Former) -> Record {
         Record { object: former.object.clone(), former: Some(former.clone()) }
@@ -70,10 +70,10 @@ impl Record {
             && former.is_some_and(|former| former.object == self.object)
     }
 
-    /// Returns true if an object is still the one that was recorded.
+    /// Returns true if an object is still the recorded one.
     pub(crate) fn is_current(&self, object: &Object) -> bool {
         match (&self.object, object) {
-            // The kind of a link cannot change.
+            // A link's kind cannot change.
             (Object::Link(recorded), Object::Link(link)) => same_kind(&recorded.kind, &link.kind),
             _ => self.object.protocol() == object.protocol(),
         }
@@ -83,12 +83,12 @@ impl Record {
 fn same_kind(one: &Option<LinkKind>, other: &Option<LinkKind>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => std::mem::discriminant(one) == std::mem::discriminant(other),
-        // What must exist, and what the kernel says nothing of.
+        // A must-exist link, or one whose kind the kernel does not report.
         _ => true,
     }
 }
 
-/// Returns true if an object is as wanted in every respect; of a link, whether it is of the kind.
+/// Returns true if an object is as wanted in every field, or for a link in its kind.
 pub(crate) fn agrees(wanted: &Object, object: &Object) -> bool {
     if let (Object::Link(wanted), Object::Link(link)) = (wanted, object) {
         return same_kind(&wanted.kind, &link.kind);
@@ -98,7 +98,7 @@ pub(crate) fn agrees(wanted: &Object, object: &Object) -> bool {
     })
 }
 
-/// Returns true if an object is what was there before it was overridden.
+/// Returns true if an object is in its former state.
 pub(crate) fn is_as_before(former: &Object, object: &Object) -> bool {
     let same = match (former, object) {
         (Object::Link(former), Object::Link(link)) => former.agrees(link),
@@ -107,13 +107,14 @@ pub(crate) fn is_as_before(former: &Object, object: &Object) -> bool {
     same && former.protocol() == object.protocol()
 }
 
-/// Encodes a key or a record as text, which can be read in an export.
+/// Encodes a key or a record as text, readable in an export.
 pub(crate) fn encode(what: &impl Serialize) -> Vec<u8> {
-    // Writing to memory does not fail, and neither does any of our types.
+    // Writing to memory cannot fail, and our types always encode.
     serde_json::to_vec(what).unwrap_or_default()
 }
 
-/// Decodes what this version encodes the same: another text may mean something else to a later one.
+/// Decodes text that this version would encode the same. Other text may mean something else to a
+/// later one.
 fn decode<'a, T: Deserialize<'a> + Serialize>(
     what: &str,
     bytes: &'a [u8],
@@ -127,7 +128,7 @@ fn decode<'a, T: Deserialize<'a> + Serialize>(
     Err(LedgerError::new(format!("a {what} in the ledger cannot be read: {why}: {shown}")))
 }
 
-/// Decodes a key, and its record.
+/// Decodes a key with its record.
 pub(crate) fn entry(
     key: &[u8],
     record: Option<&[u8]>,

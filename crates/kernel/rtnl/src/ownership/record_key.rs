@@ -1,9 +1,9 @@
-//! The key of a record in the ledger, and what the source knows of each kind: how the ledger names
-//! its objects, and where they are.
+//! The key of a record in the ledger, and the source's knowledge of each kind: the name and the
+//! location of its objects.
 //!
-//! The kernel uses the index of an interface again once that is gone. So every index is kept with
-//! the name that the interface had, and counts only while both are observed together: a record of
-//! an interface that is gone never matches another writer's.
+//! The kernel reuses the index of a deleted interface. So the ledger stores each index with the
+//! interface's name, and an index counts only if both are observed together. A deleted interface's
+//! record never matches another writer's.
 
 use std::collections::BTreeMap;
 
@@ -13,50 +13,51 @@ use trueup_net::{
     Object, ObjectKind, Observed, Owned, Route, RouteKey, Rule, kinds, with_object,
 };
 
-/// Where an object is.
+/// The location of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
     Link,
-    /// An address or a neighbour on a device. Without a name: on a device that a plan creates.
+    /// An address or a neighbour on a device. `None` if a plan creates the device.
     Device(Option<IfName>),
     Rules(Family),
     Route(RouteKey),
     Nexthops,
 }
 
-/// Returns the names of the observed interfaces, by index.
+/// Returns the observed interfaces' names, by index.
 pub(crate) fn link_names(observed: &Observed) -> BTreeMap<u32, IfName> {
     observed.links.iter().map(|link| (link.index, link.name)).collect()
 }
 
-/// Returns the name of a device that has an index, by the names of the observed interfaces.
+/// Returns the name of a device that has an index, from the observed interfaces.
 pub(crate) fn name_of(dev: Dev, names: &BTreeMap<u32, IfName>) -> Option<IfName> {
     names.get(&dev.as_index()?).copied()
 }
 
-/// What the source knows of a kind beside what the diff does.
+/// The source's knowledge of a kind, beside the diff's.
 pub(crate) trait SourceKind: ObjectKind {
-    /// How the ledger names an object.
+    /// The type of the ledger's key for an object.
     type RecordKey: Into<RecordKey>;
-    /// Not every kernel that has the kind stores a protocol on its objects, so that it is asked.
+    /// True if the kernel must be probed, since not every one with the kind stores a protocol on
+    /// it.
     const MARKER_IS_ASKED: bool;
 
-    /// The name of the object in the ledger. `None` if the name of its device is not known.
+    /// Returns the ledger's key for the object. `None` if its device's name is unknown.
     fn record_key(&self, name: &dyn Fn(Dev) -> Option<IfName>) -> Option<Self::RecordKey>;
 
-    /// Where the object of a key is.
+    /// Returns the location of a key's object.
     fn location_of(key: &Self::RecordKey) -> Location;
 
-    /// The interface that it is, or is on.
+    /// Returns the interface that the object is, or is on.
     fn interface_of(key: &Self::RecordKey) -> Option<(IfName, u32)> {
         let _ = key;
         None
     }
 
-    /// Adds a key to what is ours. The object bore `protocol` when it became ours.
+    /// Adds a key to our objects. `protocol` is the object's when it became ours.
     fn own(key: &Self::RecordKey, protocol: u8, owned: &mut Owned);
 
-    /// Returns true if such a change can take objects of other kinds along, wherever they are.
+    /// Returns true if such a change can delete along objects of other kinds, anywhere.
     fn takes_along(action: Action) -> bool {
         let _ = action;
         false
@@ -70,17 +71,17 @@ pub(crate) struct LinkRecordKey {
     pub(crate) index: u32,
 }
 
-/// An object on an interface in the ledger.
+/// The ledger's key for an object on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct OnInterface<K> {
-    /// The name of the interface; the key has its index.
+    /// The interface's name. The key has its index.
     pub(crate) name: IfName,
     pub(crate) key: K,
 }
 
 macro_rules! record_key {
     ($({ $(#[$doc:meta])* $field:ident: $kind:ident { $($columns:tt)* } })*) => {
-        /// What a record is about.
+        /// The key of a record.
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(rename_all = "lowercase")]
         pub(crate) enum RecordKey {
@@ -88,7 +89,7 @@ macro_rules! record_key {
         }
 
         impl RecordKey {
-            /// The key of an object on devices of these names.
+            /// Returns the key of an object on devices with these names.
             pub(crate) fn of(
                 object: &Object,
                 name: impl Fn(Dev) -> Option<IfName>,
@@ -100,28 +101,28 @@ macro_rules! record_key {
                 }
             }
 
-            /// The kind of the object.
+            /// Returns the object's kind.
             pub(crate) fn kind(&self) -> Kind {
                 match self {
                     $(RecordKey::$kind(_) => Kind::$kind,)*
                 }
             }
 
-            /// Where the object is.
+            /// Returns the object's location.
             pub(crate) fn location(&self) -> Location {
                 match self {
                     $(RecordKey::$kind(key) => trueup_net::$kind::location_of(key),)*
                 }
             }
 
-            /// The interface that it is, or is on.
+            /// Returns the interface that the object is, or is on.
             pub(crate) fn interface(&self) -> Option<(IfName, u32)> {
                 match self {
                     $(RecordKey::$kind(key) => trueup_net::$kind::interface_of(key),)*
                 }
             }
 
-            /// Adds the key to what is ours. The object bore `protocol` when it became ours.
+            /// Adds the key to our objects. `protocol` is the object's when it became ours.
             pub(crate) fn own(&self, protocol: u8, owned: &mut Owned) {
                 match self {
                     $(RecordKey::$kind(key) => trueup_net::$kind::own(key, protocol, owned),)*
@@ -139,7 +140,7 @@ macro_rules! record_key {
 
 kinds!([record_key]);
 
-/// Where an object is, on devices of these names. One without a name is to be created.
+/// Returns an object's location, on devices with these names. One without a name is to be created.
 pub(crate) fn location(object: &Object, name: impl Fn(Dev) -> Option<IfName>) -> Location {
     with_object!(object, object: K => {
         object.record_key(&name).map_or(Location::Device(None), |key| K::location_of(&key))
@@ -235,7 +236,7 @@ impl SourceKind for Nexthop {
         Location::Nexthops
     }
 
-    /// The marker proves it, never the ledger.
+    /// Only the marker proves it, never the ledger.
     fn own(_key: &u32, _protocol: u8, _owned: &mut Owned) {}
 
     /// The routes that point at it may be anywhere.

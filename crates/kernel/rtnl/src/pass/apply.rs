@@ -1,4 +1,4 @@
-//! The third stage: carries a plan out, after the ledger has recorded what has to be.
+//! The third stage: carries a plan out, after the ledger has recorded its intents.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,13 +18,13 @@ use crate::round::Round;
 /// A plan that was carried out.
 pub(super) struct Applied {
     pub(super) round: Round,
-    /// Keys that another writer had by the time of our write.
+    /// Keys that another writer had taken by the time of our write.
     pub(super) refused: BTreeSet<RecordKey>,
 }
 
 impl Pass<'_> {
-    /// Carries a plan out, made from an observation in which these kinds are complete. The kernel
-    /// echoes each change if that is to verify it. Every op has exactly one outcome.
+    /// Carries a plan out. The observation was complete in the `complete` kinds. If changes are
+    /// verified by echo, asks the kernel to echo them. Every op has exactly one outcome.
     pub(super) fn apply(
         &mut self,
         history: &History,
@@ -42,7 +42,7 @@ impl Pass<'_> {
         let indexes = draw_indexes(&plan);
         let devices = plan.devices.clone();
         let intents = Intents::new(&self.ledger_view, &self.policy, &devices, &indexes);
-        // An intent of an earlier pass whose outcome is not known stands in the way of another.
+        // An earlier pass's intent with an unknown outcome prevents another.
         for op in plan.ops.iter_mut().filter(|op| op.hold.is_none()) {
             let view = &self.ledger_view;
             if !view.is_empty() && intents.keys(op).any(|key| view.has_intent(&key)) {
@@ -51,8 +51,8 @@ impl Pass<'_> {
             }
         }
         let due = intents.of_plan(&plan);
-        // A plan can be of a million ops of which few are recorded. An op that is held has no
-        // intent: one that is open on its key is of an earlier pass, and stays open.
+        // A plan can have a million ops with few records. A held op has no intent: an open one on
+        // its key is an earlier pass's, and stays open.
         let intended: BTreeMap<usize, Vec<RecordKey>> = plan
             .ops
             .iter()
@@ -103,7 +103,8 @@ impl Pass<'_> {
         self.ledger_view.begin(ledger, due).map_err(|error| error.to_string())
     }
 
-    /// Withdraws the intents of ops that did nothing. Returns the keys that another writer had.
+    /// Withdraws the intents of ops that did nothing. Returns the keys that another writer had
+    /// taken.
     fn withdraw_undone(
         &mut self,
         plan: &Plan,
@@ -115,23 +116,23 @@ impl Pass<'_> {
         for (at, keys) in intended {
             let (op, outcome) = (&plan.ops[at], &outcomes.outcomes[at]);
             match outcome {
-                // An equal rule that was made since the observation is not ours, unless it was.
+                // An equal rule made since the observation is not ours, unless it was before.
                 Outcome::Applied if outcomes.found_existing.contains(&at) => {
                     refused.extend(
                         keys.into_iter().filter(|key| self.ledger_view.record(key).is_none()),
                     );
                 }
                 Outcome::Applied => {}
-                // A former object is to be restored until it is there.
+                // A former object's restoration stays intended until the object exists.
                 _ if op.reason == Reason::Restored => {}
                 Outcome::Failed(failure) if failure.class == ErrorClass::Unknown => {}
-                // The kernel may have set a part on a link before it refused the rest.
+                // The kernel may have set some attributes of a link before it refused the others.
                 Outcome::Failed(_)
                     if (op.action, op.object.kind()) == (Action::Update, Kind::Link) => {}
                 Outcome::Failed(failure)
                     if op.action == Action::Create && failure.class == ErrorClass::Conflict =>
                 {
-                    // Where rows may be missing, the object that is there may be our own.
+                    // If rows may be missing, the existing object may be our own.
                     let is_complete = complete.contains(op.object.kind());
                     for key in keys {
                         match self.ledger_view.record(&key) {

@@ -1,4 +1,4 @@
-//! What a pass leaves for the next one, so that it can be about less than everything.
+//! The result of a pass, which lets the next one cover less than everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,45 +23,45 @@ use crate::{Options, key};
 /// With more foreign routes on our keys than this, every foreign route matters.
 const MAX_FOREIGN: usize = 1 << 16;
 
-/// What the last pass found.
+/// The result of the last pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Baseline {
     pub(crate) options: Options,
-    /// The links.
+    /// The links in the namespace.
     pub(super) links: Vec<Link>,
-    /// Their names, by index.
+    /// The links' names, by index.
     pub(crate) names: BTreeMap<u32, IfName>,
     /// The interfaces that matter, by name.
     relevant: BTreeSet<IfName>,
-    /// What our routes depend on.
+    /// The dependencies of our routes.
     dependencies: RouteDependencies,
     /// The kinds of which objects without our marker matter too: they are ours by the ledger, or on
     /// our keys.
     unmarked: Kinds,
     /// The keys of such routes.
     pub(super) foreign: ForeignKeys,
-    /// The routes that are there, if all that are desired are.
+    /// The tracker of our routes, if the last pass brought all of them in place.
     pub(crate) tracker: Option<Tracker>,
-    /// True if all that was read was complete.
+    /// True if all reads were complete.
     pub(crate) is_complete: bool,
-    /// True if `dependencies` are known: a pass was complete, and the incomplete ones since changed
-    /// nothing.
+    /// True if `dependencies` are known: one pass was complete, and the incomplete ones since then
+    /// changed nothing.
     pub(crate) has_dependencies: bool,
 }
 
-/// What is due in a part of a namespace.
+/// The changes due in a part of a namespace.
 struct News {
     part: DirtyPart,
-    /// Other writers have put routes on keys of ours.
+    /// True if other writers have put routes on our keys.
     is_shared: bool,
-    /// The kernel has to be read: the tracker does not know of all that is due.
+    /// True if the kernel must be read, since the tracker does not know all that is due.
     is_read_needed: bool,
-    /// Nexthop objects are to lead elsewhere, or to be tried again.
+    /// True if nexthop objects are to change, or to be retried.
     are_nexthops_due: bool,
 }
 
 impl Baseline {
-    /// Returns what a pass leaves, `last` being its last plan.
+    /// Makes the baseline after a pass, from its last plan.
     pub(super) fn of(
         pass: &mut Pass<'_>,
         last: &mut PassPlan,
@@ -75,11 +75,11 @@ impl Baseline {
             .as_ref()
             .is_some_and(|before| before.has_dependencies && before.options == *pass.options);
         let has_dependencies = is_complete || is_unchanged && is_same;
-        // Narrow keys say nothing of what was left undone elsewhere.
+        // Narrow keys say nothing about undone objects elsewhere.
         let is_everything = pass.is_over_everything();
         let known = before.as_mut().and_then(|before| before.tracker.take());
         let names = match &mut before {
-            // Its links are those of the last pass.
+            // The links are the last pass's.
             Some(before) if pass.mode.read == Read::Nothing => std::mem::take(&mut before.names),
             _ => link_names(&last.seen.snapshot.observed),
         };
@@ -90,14 +90,14 @@ impl Baseline {
         let mut baseline = match before {
             Some(mut before) if !is_everything => {
                 match (pass.mode.keys.routes(), &pass.wanted.routes) {
-                    // All else is desired as before.
+                    // All other declarations are unchanged.
                     (Some(_), Some(routes)) => before.relevant.extend(routes.device_names()),
                     _ => before.relevant = pass.desired.device_names(),
                 }
                 Baseline { links, names, foreign, tracker, is_complete, has_dependencies, ..before }
             }
             before => {
-                // Where rows may be missing, what was known of them still holds.
+                // If rows may be missing, earlier knowledge still holds.
                 let held = before.filter(|_| is_same && !is_complete);
                 Baseline {
                     options: pass.options.clone(),
@@ -143,9 +143,8 @@ impl Baseline {
         baseline
     }
 
-    /// Decides how a pass is to go about its work, given what became dirty since the last one, and
-    /// the objects whose op failed before and is `due` again. Has the tracker plan what these
-    /// concern.
+    /// Decides on a pass's mode, from the objects that became dirty since the last pass, and those
+    /// whose failed op is `due` again. Has the tracker plan the routes concerned.
     pub(crate) fn decide(
         &mut self,
         history: &History,
@@ -178,8 +177,8 @@ impl Baseline {
         (facts, Mode::decide(facts, news.part, routes))
     }
 
-    /// Takes in what is due, and has the tracker plan the routes that it knows of. Returns the rest;
-    /// `None` if only a pass over everything will do.
+    /// Takes in the due objects, and has the tracker plan the routes that it knows. Returns the
+    /// rest, or `None` if only a full pass will do.
     fn take_news(
         &mut self,
         history: &History,
@@ -209,7 +208,7 @@ impl Baseline {
             let is_ours =
                 |there: &[Route]| there.iter().any(|route| route.protocol == options.protocol());
             match &mut self.tracker {
-                // What was in the way is gone.
+                // The obstacle is gone.
                 Some(tracker)
                     if tracker.parked(key).is_some_and(|there| !is_ours(there))
                         && is_last(tracker, key, desired) =>
@@ -222,12 +221,12 @@ impl Baseline {
                 }
             }
         }
-        // Nexthop objects are tried again without the routes that wait for them.
+        // Nexthop objects are retried without the routes that wait for them.
         let (objects, due): (Vec<OpKey>, Vec<OpKey>) = due
             .iter()
             .copied()
             .partition(|key| history.undone_at(key.0) == Some(Location::Nexthops));
-        // An op that was left undone may wait for a change of a link or an address.
+        // An undone op may wait for a change of a link or an address.
         let mut woken: Vec<Location> = if dirty.links || !dirty.addresses.is_empty() {
             history.undone().collect()
         } else {
@@ -238,7 +237,7 @@ impl Baseline {
         for location in woken {
             let is_tracked = match (location, &mut self.tracker) {
                 (Location::Nexthops, _) => return None,
-                // Whether it is still there has to be read.
+                // Only a read can show if it still exists.
                 (Location::Route(key), _) if history.is_in_conflict(key::route(&key).0) => false,
                 (Location::Route(key), Some(tracker)) => tracker.wake(&key),
                 (Location::Route(_), None)
@@ -257,21 +256,21 @@ impl Baseline {
         Some(news)
     }
 
-    /// Returns true if it matters to us what other writers have on a key.
+    /// Returns true if other writers' routes on a key matter to us.
     pub(super) fn concerns(&self, key: &RouteKey, desired: &Desired) -> bool {
         desired.has_route(key)
             || self.foreign.keys.contains(key)
             || self.tracker.as_ref().is_none_or(|tracker| tracker.is_parked(key))
     }
 
-    /// Takes in where other writers have put routes since the last pass.
+    /// Records where other writers have put routes since the last pass.
     pub(crate) fn note_shared(&mut self, dirty: &DirtySet, desired: &Desired) {
         let mut foreign = std::mem::take(&mut self.foreign);
         foreign.note(dirty, |key| self.concerns(key, desired));
         self.foreign = foreign;
     }
 
-    /// Takes in which routes are desired otherwise than in the last pass.
+    /// Records which desired routes changed since the last pass.
     pub(crate) fn follow(&mut self, desired: &Desired, marker: u8) {
         let (Some(mut tracker), Some(routes)) = (self.tracker.take(), &desired.routes) else {
             return;
@@ -279,7 +278,7 @@ impl Baseline {
         let devices =
             Devices::of(self.names.iter().map(|(index, name)| (Dev::index(*index), *name)));
         let is_known = tracker.follow(routes, &devices, marker)
-            // What is on the key of a foreign route is known only if it was read.
+            // The state of a foreign route's key is known only if it was read.
             && tracker.dirty_keys().all(|key| {
                 !self.foreign.keys.contains(key)
                     || tracker
@@ -289,7 +288,7 @@ impl Baseline {
         self.tracker = is_known.then_some(tracker);
     }
 
-    /// Returns what the subscription is to report until the next pass, if that one was quiet.
+    /// Returns the changes to report until the next pass, if this one was quiet.
     pub(super) fn watch_scope(&self, pass: &Pass<'_>) -> WatchScope {
         let mut scope = WatchScope::new(pass.desired.managed(), pass.policy.marker);
         scope.any_protocol = self.unmarked;
@@ -304,7 +303,7 @@ impl Baseline {
         scope
     }
 
-    /// Returns true if the interfaces that matter are those of the last pass.
+    /// Returns true if the interfaces that matter are still the last pass's.
     pub(super) fn has_same_links(&self, observed: &Observed) -> bool {
         let now: BTreeMap<u32, IfName> = observed
             .links
@@ -315,15 +314,15 @@ impl Baseline {
         self.relevant_names().eq(&now)
     }
 
-    /// The interfaces that matter, by index.
+    /// Returns the interfaces that matter, by index.
     fn relevant_names(&self) -> impl Iterator<Item = (&u32, &IfName)> {
         self.names.iter().filter(|(_, name)| self.relevant.contains(*name))
     }
 }
 
-/// A kind, of which foreign objects may satisfy desired ones: their end matters to us.
+/// A kind whose foreign objects may satisfy desired ones, so that their removal matters.
 trait SatisfiedByForeign {
-    /// Notes that there are such objects; those of a kind that is always watched need no note.
+    /// Records that there are such objects. Kinds that are always watched need no record.
     fn note_foreign(baseline: &mut Baseline, desired: &Desired, observed: &Observed, marker: u8);
 }
 
@@ -362,7 +361,7 @@ impl SatisfiedByForeign for Neighbour {
 }
 
 impl SatisfiedByForeign for Route {
-    /// Of foreign routes those alone were read that may be on our keys.
+    /// Only those foreign routes were read that may be on our keys.
     fn note_foreign(baseline: &mut Baseline, _: &Desired, observed: &Observed, marker: u8) {
         for route in observed.all_routes().filter(|route| route.protocol != marker) {
             baseline.unmarked = baseline.unmarked.with(Kind::Route);
@@ -371,7 +370,7 @@ impl SatisfiedByForeign for Route {
     }
 }
 
-/// Returns what is known of the routes after a pass, given what was known before it.
+/// Returns the tracker after a pass, given the one before it.
 fn tracker(pass: &Pass<'_>, last: &PassPlan, before: Option<Tracker>) -> Option<Tracker> {
     let routes = pass.desired.routes.as_ref()?;
     let keys = &pass.mode.keys;
@@ -409,9 +408,9 @@ fn tracker(pass: &Pass<'_>, last: &PassPlan, before: Option<Tracker>) -> Option<
     Some(tracker)
 }
 
-/// Returns true if a plan can take for granted that nothing of ours is left on a key after an event
-/// that a route went from it, which can be of one of several routes or next hops. If a route is
-/// desired, an exclusive create finds out what is left.
+/// Returns true if a plan may assume that no route of ours is left on a key after an event removed
+/// one. The event may concern one of several routes or next hops. If a route is desired, an
+/// exclusive create finds out.
 fn is_last(tracker: &Tracker, key: &RouteKey, desired: &Desired) -> bool {
     desired.has_route(key)
         || match tracker.there(key) {

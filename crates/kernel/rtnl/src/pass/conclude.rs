@@ -1,5 +1,5 @@
-//! The end of a pass: what it found out goes to the ledger, to the history, to the subscription and
-//! into the report.
+//! The end of a pass: passes its findings to the ledger, the history, the subscription and the
+//! report.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::round::Rounds;
 use crate::status::{undone, unknown};
 
 impl Pass<'_> {
-    /// Concludes a pass. `left` is what is left to do, as of the last observation; `None` if
-    /// nothing could be read after the last change.
+    /// Concludes a pass. `left` is the plan of the last observation, or `None` if nothing could be
+    /// read after the last change.
     pub(super) fn conclude(
         mut self,
         history: &mut History,
@@ -53,7 +53,8 @@ impl Pass<'_> {
         };
         // Nothing is left undone, on the keys or elsewhere.
         let is_done = !seen || history.is_all_done();
-        // What other hosts offer, and the kernel refuses, is no failure of what is declared here.
+        // If the kernel refuses routes that other hosts offer, the declaration here is still
+        // converged.
         let is_converged = !has_doubts && (!seen || history.is_done_but_declined());
         if let Err(error) = commit(ledger, &self.uncommitted) {
             self.trouble.get_or_insert(error.to_string());
@@ -70,8 +71,8 @@ impl Pass<'_> {
         {
             let is_unchanged = rounds.done.is_empty();
             let baseline = Baseline::of(&mut self, &mut last, is_complete, is_unchanged);
-            // While others write all the time hardly a pass is complete, and still what happens to
-            // their objects does not matter.
+            // While others write constantly, hardly a pass is complete, but changes to their
+            // objects still do not matter.
             let is_quiet = is_done && baseline.has_dependencies;
             let is_heard = events.set_scope(baseline.watch_scope(&self), is_quiet);
             is_covered = is_heard && is_complete;
@@ -96,7 +97,7 @@ impl Pass<'_> {
         (report, next_baseline)
     }
 
-    /// Notes whose the objects of the last observation are. Returns those that are adopted.
+    /// Records the owners of the objects in the last observation. Returns the adopted ones.
     fn note_ownership(
         &mut self,
         last: &mut PassPlan,
@@ -105,7 +106,7 @@ impl Pass<'_> {
         let PassPlan { plan, seen } = last;
         let observed = &seen.snapshot.observed;
         let adopted = std::mem::take(&mut plan.adopted);
-        // The records are those of whole tables.
+        // The records cover whole tables.
         let routes = self.mode.keys.routes();
         let (released, rewritten) =
             self.ledger_view.release(observed, &self.policy, |key| match (routes, key) {

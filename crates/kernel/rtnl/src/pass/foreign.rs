@@ -1,8 +1,8 @@
-//! Which foreign objects a plan concerns, and reading them.
+//! Finds the foreign objects that a plan concerns, and reads them.
 //!
-//! Foreign routes matter if a plan creates or replaces one (who is on the key?), and foreign objects
-//! of all kinds if it takes down what carries others (which would go along?). Only then they are
-//! read, and of those only the ones in question are kept.
+//! Foreign routes matter if a plan creates or replaces one, since they may be on its key. Foreign
+//! objects of all kinds matter if a plan deletes objects that carry others, since they may be
+//! deleted along. They are read only then, and only the relevant ones are kept.
 
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -20,12 +20,11 @@ use crate::Error;
 use crate::history::History;
 use crate::key::object_id;
 
-/// `ENODEV`: the kernel refuses a dump by device if there is no such device.
+/// `ENODEV`: the kernel refuses a dump for a device that does not exist.
 pub(super) const ENODEV: i32 = 19;
 
 impl Pass<'_> {
-    /// Returns the foreign objects that a plan concerns, and that were not read with what it was
-    /// made from.
+    /// Returns the foreign objects that a plan concerns, except those already read for it.
     pub(super) fn concerned(
         &self,
         history: &History,
@@ -39,7 +38,7 @@ impl Pass<'_> {
         })
     }
 
-    /// Adds these foreign objects to what was observed. Returns true if another plan is needed.
+    /// Adds these foreign objects to the observation. Returns true if another plan is needed.
     pub(super) fn observe_foreign(
         &mut self,
         foreign: ForeignObjects,
@@ -52,7 +51,7 @@ impl Pass<'_> {
             managed,
             |route| {
                 let key = route.key();
-                // In the order of the kernel: the first of a key is the one that it uses.
+                // In the kernel's order: it uses the first object on a key.
                 managed.contains(Kind::Route)
                     && (route.protocol == self.policy.marker
                         || self.unmarked.contains(&key)
@@ -63,7 +62,7 @@ impl Pass<'_> {
         )?;
         self.foreign.extend(read.on_keys);
         if read.is_new && concerns_devices {
-            // Other links than before may have to be recreated.
+            // Other links may need to be recreated now.
             seen.are_devices_stale = true;
             let is_assigned = matches!(self.mode.keys, Keys::Nexthops(_) | Keys::Routes(..));
             // Routes in sync stay on their nexthop objects.
@@ -72,8 +71,8 @@ impl Pass<'_> {
         Ok(read.is_new)
     }
 
-    /// Finds the foreign routes in conflict that are of router advertisements. Returns true if
-    /// there are any: another plan comes beside them.
+    /// Finds the conflicting foreign routes that come from router advertisements. Returns true if
+    /// there are any: then another plan is made beside them.
     pub(super) fn observe_advertised(&self, plan: &Plan, seen: &mut Observation) -> bool {
         let in_conflict: BTreeSet<RouteKey> = plan
             .conflicts
@@ -96,7 +95,7 @@ impl Pass<'_> {
     }
 }
 
-/// The keys of ours on which there are foreign routes, as far as is known.
+/// The keys of ours with known foreign routes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ForeignKeys {
     pub(super) keys: Arc<BTreeSet<RouteKey>>,
@@ -110,7 +109,7 @@ impl ForeignKeys {
         self.covers(key) && !self.keys.contains(key)
     }
 
-    /// Returns true if it is known whether a foreign route is on a key of ours.
+    /// Returns true if the foreign routes on a key of ours are known.
     pub(super) fn covers(&self, key: &RouteKey) -> bool {
         self.tables.contains(&(key.dst.family(), key.table))
     }
@@ -120,32 +119,32 @@ impl ForeignKeys {
         self.tables.extend(other.tables);
     }
 
-    /// Takes note of where other writers have put routes, of the keys that matter.
+    /// Records where other writers have put routes, for the keys that matter.
     pub(super) fn note(&mut self, dirty: &DirtySet, matters: impl Fn(&RouteKey) -> bool) {
         if dirty.everything {
             *self = ForeignKeys::default();
             return;
         }
         self.add_all(dirty.shared_routes.iter().filter(|key| matters(key)));
-        // Of too many keys a dirty set names the tables alone.
+        // If there are too many keys, a dirty set names only the tables.
         let DirtySet { routes, tables, .. } = dirty;
         self.tables.retain(|table| !tables.contains(table) && !routes.contains(&table.0));
     }
 
-    /// Takes note that another writer has put a route on a key.
+    /// Records a foreign route on a key.
     pub(super) fn add(&mut self, key: RouteKey) {
         if !self.keys.contains(&key) {
             Arc::make_mut(&mut self.keys).insert(key);
         }
     }
 
-    /// Takes note that other writers have put routes on these keys. The keys are copied only if one
-    /// of them is new: the subscription has them, too.
+    /// Records foreign routes on these keys. Copies the keys, which the subscription shares, only
+    /// if one of them is new.
     pub(super) fn add_all<'k>(&mut self, keys: impl Iterator<Item = &'k RouteKey>) {
         keys.for_each(|key| self.add(*key));
     }
 
-    /// Forgets the keys that do not matter any more.
+    /// Forgets the keys that no longer matter.
     pub(super) fn retain(&mut self, matters: impl Fn(&RouteKey) -> bool) {
         if !self.keys.iter().all(&matters) {
             Arc::make_mut(&mut self.keys).retain(matters);
@@ -153,7 +152,8 @@ impl ForeignKeys {
     }
 }
 
-/// The routes, of whatever protocol, in the tables of these keys. Of many tables all are read.
+/// Returns the scope of all routes in the tables of these keys. If there are many tables, reads
+/// all.
 pub(super) fn scope_of_keys<'k>(keys: impl Iterator<Item = &'k RouteKey>) -> ReadScope {
     let (mut families, mut tables) = (BTreeSet::new(), BTreeSet::new());
     for key in keys {
@@ -170,33 +170,33 @@ pub(super) fn scope_of_keys<'k>(keys: impl Iterator<Item = &'k RouteKey>) -> Rea
 /// The foreign objects that matter to a plan.
 #[derive(Default)]
 pub(super) struct ForeignObjects {
-    /// Routes on these keys: the plan creates or replaces them. Sorted.
+    /// Routes with these keys, which the plan creates or replaces. Sorted.
     keys: Vec<RouteKey>,
-    /// Objects on these devices, which lose something that others may depend on.
+    /// Objects on these devices, which lose something on which others may depend.
     devs: BTreeSet<Dev>,
-    /// Whether the plan changes links.
+    /// True if the plan changes links.
     links: bool,
-    /// The families of the routes and of the addresses. Those of one take nothing of the other
-    /// along.
+    /// The families of the plan's routes and addresses. Objects of one family delete none of the
+    /// other along.
     families: BTreeSet<Family>,
-    /// Routes with one of these sources: the address is to go.
+    /// Routes with one of these sources, an address that is to go.
     sources: HashSet<IpAddr>,
     /// Routes that point at one of these nexthop objects, which are to go.
     nexthops: BTreeSet<u32>,
 }
 
-/// What was read of foreign objects.
+/// The result of reading foreign objects.
 struct ForeignRead {
     /// True if another plan is needed.
     is_new: bool,
-    /// The foreign routes on keys of ours, and the tables of which these are all.
+    /// The foreign routes on our keys, with the tables in which they are complete.
     on_keys: ForeignKeys,
 }
 
 impl ForeignObjects {
-    /// Returns what matters to a plan. On keys that are `known` to be ours alone nothing does, nor
-    /// on keys of which all was `read`, nor on that of a create that `is_unread`: it is exclusive,
-    /// so that the kernel refuses it if another writer's route is on the key.
+    /// Returns the foreign objects that matter to a plan. Keys `known` to be only ours need none,
+    /// nor keys that were `read` completely. Nor does a create on a key that `is_unread`: it is
+    /// exclusive, so the kernel refuses it if another writer's route is there.
     fn of(
         plan: &Plan,
         observed: &Observed,
@@ -227,7 +227,7 @@ impl ForeignObjects {
                     foreign.devs.insert(address.dev);
                     foreign.sources.insert(address.address.ip());
                 }
-                // In IPv6 what the kernel takes for the route to its subnet goes with each change.
+                // In IPv6 each change affects the route that the kernel takes for the subnet's.
                 (Object::Address(address), Action::Update) if address.family() == Family::Inet6 => {
                     foreign.families.insert(Family::Inet6);
                     foreign.devs.insert(address.dev);
@@ -235,8 +235,8 @@ impl ForeignObjects {
                 _ => {}
             }
         }
-        // A plan's ops are in key order but for their stages: this is quick, and takes less than
-        // half of what a hash set would.
+        // A plan's ops are in key order except for their stages. So sorting is fast, and takes less
+        // than half the memory of a hash set.
         foreign.keys.sort_unstable();
         foreign
     }
@@ -245,8 +245,8 @@ impl ForeignObjects {
         self.keys.is_empty() && self.devs.is_empty() && self.nexthops.is_empty()
     }
 
-    /// Reads them, and adds them to what was observed. `is_read` says which routes are there
-    /// already.
+    /// Reads them, and adds them to the observation. `is_read` returns true for routes already
+    /// there.
     fn read(
         mut self,
         observer: &mut Observer,
@@ -270,13 +270,13 @@ impl ForeignObjects {
         }
         let has_routes = !routes.is_empty();
         if not_whole.is_none() {
-            // What was known of them from an earlier pass is read anew.
+            // Routes known from an earlier pass are read anew.
             observed.routes.retain(|route| !wanted(route));
         }
         observed.routes.extend(routes);
         incomplete.extend(not_whole);
-        // Without knowing what goes along, nothing that takes others along may go. Rules depend on
-        // nothing, and on a nexthop object only routes and groups do.
+        // Without knowledge of its dependants, no object that others depend on may be deleted.
+        // Rules depend on no other object, and only routes and groups depend on a nexthop object.
         let before = observed.complete;
         let lacking: Kinds =
             incomplete.iter().filter(|_| takes_along).map(Incomplete::kind).collect();
@@ -292,8 +292,8 @@ impl ForeignObjects {
         })
     }
 
-    /// Reads what is on the devices, and the groups of the nexthop objects. Returns true if that
-    /// can make another plan.
+    /// Reads the objects on the devices, and the nexthop objects' groups. Returns true if the plan
+    /// may change.
     fn read_dependants(
         &mut self,
         observer: &mut Observer,
@@ -320,7 +320,7 @@ impl ForeignObjects {
             observed.addresses = others.observed.addresses;
         }
         let nexthops = self.nexthops_of(others.observed.nexthops);
-        // Another writer may have made one anew since the pass read it.
+        // Another writer may have recreated one since the pass read it.
         let read: BTreeSet<u32> = nexthops.iter().map(|nexthop| nexthop.id).collect();
         let before = observed.nexthops.clone();
         observed.nexthops.retain(|nexthop| !read.contains(&nexthop.id));
@@ -334,7 +334,7 @@ impl ForeignObjects {
             observed.forwarding = entries;
             incomplete.extend(not_whole);
         }
-        // The addresses of a link go with it, and so do the routes that have one as their source.
+        // A link's addresses go with it, and so do the routes that have one as their source.
         self.sources.extend(
             observed
                 .addresses
@@ -358,7 +358,7 @@ impl ForeignObjects {
         }
     }
 
-    /// Of all nexthop objects those that lead out of the devices or are to go, and their groups.
+    /// Returns the nexthop objects that lead out of the devices or are to go, with their groups.
     fn nexthops_of(&self, all: Vec<Nexthop>) -> Vec<Nexthop> {
         let ids: BTreeSet<u32> = all
             .iter()

@@ -1,7 +1,7 @@
-//! How a pass goes about its work: one value with four fields, decided before the pass begins.
+//! The mode of a pass: one value with four fields, decided before the pass begins.
 //!
-//! [`Mode::decide`] is a function of [`Facts`] alone, and [`Mode::wider`] is the only way from one
-//! mode to another while a pass runs.
+//! [`Mode::decide`] depends only on [`Facts`]. Only [`Mode::wider`] changes the mode of a running
+//! pass.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use trueup_net::{Desired, NexthopMode, RouteKey};
 use crate::dirty_part::DirtyPart;
 use crate::ownership::record_key::Location;
 
-/// How a pass goes about its work.
+/// The way in which a pass works.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mode {
     pub(crate) keys: Keys,
@@ -20,86 +20,85 @@ pub(crate) struct Mode {
     pub(crate) conflicts: Conflicts,
 }
 
-/// The keys that a pass is about. Of all others it judges and changes nothing.
+/// The keys that a pass covers. It neither judges nor changes others.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Keys {
-    /// All that is managed.
+    /// All managed objects.
     Everything,
     /// The dirty part of the namespace.
     Part(DirtyPart),
-    /// The nexthop objects that routes point at, and the dirty part beside them, which has no
-    /// routes. Each route stays on its object, so that the pass costs the number of objects.
+    /// The nexthop objects that routes point at, and the dirty part without routes. Each route
+    /// stays on its object, so the pass costs the number of objects.
     Nexthops(DirtyPart),
     /// Single routes, in the tables of the part.
     Routes(DirtyPart, BTreeSet<RouteKey>),
 }
 
-/// What is read of the keys before the first plan. The links are always read with them.
+/// The objects read on the keys before the first plan. Links are always read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
-    /// All objects, for a caller who asks about any of them.
+    /// All objects, for a caller who may ask about any of them.
     All,
-    /// All objects but the routes that are as desired, which are dropped as they arrive.
+    /// All objects except routes in sync, which are dropped as they arrive.
     OutOfSync,
-    /// Nothing: the tracker knows what the kernel holds.
+    /// None: the tracker knows the kernel's state.
     Nothing,
 }
 
-/// How changes are verified.
+/// The verification of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verify {
     /// The keys are read again.
     Read,
-    /// By the kernel's echo of each change if a plan changes few routes and nothing else, and
-    /// otherwise by a read.
+    /// By the kernel's echo of each change, if a plan changes only a few routes. Else by a read.
     Echo,
 }
 
-/// How another writer's routes on the keys of a plan are found.
+/// The way to find other writers' routes on a plan's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Conflicts {
-    /// They are read before anything is written.
+    /// They are read before any write.
     BeforeWrite,
-    /// The kernel refuses the write: creates are exclusive, and a changed route is
+    /// The kernel refuses the write. Creates are exclusive, and a changed route is
     /// [appended](trueup_net::Plan::append_then_delete) before the former one is deleted. Keys on
-    /// which the last pass found foreign routes are read before.
+    /// which the last pass found foreign routes are read first.
     ByKernel,
 }
 
-/// What is known when a pass begins.
+/// The facts known when a pass begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// The driver asks for no more than what is dirty, the last pass left a baseline that still
-    /// holds, and the dirty part is known.
+    /// True if the driver asks only for dirty objects, the last pass's baseline still holds, and
+    /// the dirty part is known.
     pub(crate) is_part_known: bool,
-    /// Nexthop objects are to lead elsewhere, or to be tried again.
+    /// True if nexthop objects are to change, or to be retried.
     pub(crate) are_nexthops_due: bool,
-    /// It is known at which nexthop object each route points.
+    /// True if each route's nexthop object is known.
     pub(crate) are_routes_assigned: bool,
-    /// The dirty part has routes.
+    /// True if the dirty part has routes.
     pub(crate) are_routes_due: bool,
-    /// The tracker knows what the kernel holds on the keys of all routes that are due, and nothing
-    /// that they depend on is dirty.
+    /// True if the tracker knows the kernel's state on the keys of all due routes, and none of
+    /// their dependencies is dirty.
     pub(crate) are_routes_tracked: bool,
-    /// Single routes of ours are due, and nothing else is.
+    /// True if only single routes of ours are due.
     pub(crate) are_routes_alone: bool,
-    /// Routes are to point at nexthop objects. Otherwise no route takes another one along.
+    /// True if routes are to point at nexthop objects. If false, no route deletes another along.
     pub(crate) uses_nexthops: bool,
-    /// The source hears what other writers do from now on.
+    /// True if the source hears other writers' changes from now on.
     pub(crate) is_subscribed: bool,
 }
 
 impl Facts {
-    /// Returns true if routes are due that may have to point at another nexthop object. At which
-    /// follows from all routes.
+    /// Returns true if due routes may have to point at another nexthop object, which depends on all
+    /// routes.
     fn may_point_anew(&self) -> bool {
         self.uses_nexthops && self.are_routes_due
     }
 }
 
 impl Mode {
-    /// Decides on the narrowest mode that will do. `part` is dirty, and `routes` are the single
-    /// routes that are due.
+    /// Decides on the narrowest sufficient mode. `part` is dirty, and `routes` are the single
+    /// routes due.
     pub(crate) fn decide(facts: Facts, part: DirtyPart, routes: BTreeSet<RouteKey>) -> Mode {
         let keys = if !facts.is_part_known {
             Keys::Everything
@@ -119,7 +118,7 @@ impl Mode {
         Mode::over(keys, facts)
     }
 
-    /// Returns the mode of a pass over everything that is desired.
+    /// Returns the mode of a full pass.
     pub(crate) fn everything(desired: &Desired, is_subscribed: bool) -> (Facts, Mode) {
         let uses_nexthops = desired.nexthops == NexthopMode::Objects;
         let facts = Facts { uses_nexthops, is_subscribed, ..Facts::default() };
@@ -131,7 +130,7 @@ impl Mode {
         Mode { read: Read::All, ..Mode::over(Keys::Everything, Facts::default()) }
     }
 
-    /// Returns the next wider mode. Conflicts that are read before a write are still read.
+    /// Returns the next wider mode. Conflicts that are read before a write still are.
     pub(crate) fn wider(self, facts: Facts) -> Mode {
         let wider = match self.keys {
             Keys::Everything => return self,
@@ -166,7 +165,7 @@ impl Keys {
         matches!(self, Keys::Everything)
     }
 
-    /// The part of the namespace that the keys are in, unless they are everything.
+    /// Returns the part of the namespace with the keys, unless they are everything.
     pub(crate) fn part(&self) -> Option<&DirtyPart> {
         match self {
             Keys::Everything => None,
@@ -174,7 +173,7 @@ impl Keys {
         }
     }
 
-    /// The keys themselves, if they are those of single routes.
+    /// Returns the keys, if they are single routes'.
     pub(crate) fn routes(&self) -> Option<&BTreeSet<RouteKey>> {
         match self {
             Keys::Routes(_, routes) => Some(routes),
@@ -182,8 +181,8 @@ impl Keys {
         }
     }
 
-    /// Returns true if the records of a location are about these keys. Of single routes these are
-    /// the records of their tables.
+    /// Returns true if a location's records concern these keys. For single routes these are the
+    /// records of their tables.
     pub(crate) fn contains(&self, location: Location) -> bool {
         match self.part() {
             None => true,
@@ -192,14 +191,14 @@ impl Keys {
         }
     }
 
-    /// Returns what is desired on these keys.
+    /// Returns the desired objects on these keys.
     pub(crate) fn narrow<'a>(&self, desired: &'a Desired) -> Cow<'a, Desired> {
         match self {
             Keys::Everything => Cow::Borrowed(desired),
             Keys::Part(part) => Cow::Owned(part.narrow(desired)),
             Keys::Nexthops(part) => {
                 let mut narrowed = part.narrow(desired);
-                // Nexthop objects are managed where routes are.
+                // Nexthop objects are managed if routes are.
                 narrowed.routes.get_or_insert_default();
                 Cow::Owned(narrowed)
             }

@@ -1,10 +1,10 @@
-//! The first stage: reads what is managed on the keys of a pass.
+//! The first stage: reads the managed objects on a pass's keys.
 //!
-//! The kernel filters routes by the marker, as a host may hold a million that are not ours. Routes
-//! in sync are dropped as they arrive. Foreign routes are read and kept only if a plan concerns
-//! them. If many routes are desired and the first ones of the dump have to be replaced, one dump of
-//! all routes serves both. IPv4 routes of all writers are read until it is known which are on our
-//! keys, possibly in front of ours. From then on the subscription reports that.
+//! The kernel filters routes by the marker, since a host may have a million others. Routes in sync
+//! are dropped as they arrive. Foreign routes are read and kept only if a plan concerns them. If
+//! many routes are desired and the first of the dump must be replaced, one dump of all routes
+//! serves both. Foreign IPv4 routes may be on our keys, possibly in front of ours. All are read
+//! until these keys are known; from then on the subscription reports changes.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,19 +24,19 @@ use crate::dirty_part::DirtyPart;
 use crate::ownership::ledger_view::LedgerView;
 use crate::ownership::record_key::RecordKey;
 
-/// The number of desired routes from which on a pass reads the first part of a dump beforehand; of
-/// fewer that part is too much of the whole.
+/// From this number of desired routes on, a pass samples the first part of a dump. With fewer, that
+/// part would be too much of the whole.
 ///
-/// It saves memory, no time: a pass that leads a million routes elsewhere holds 243 MB at most, and
-/// without the sample 335 MB.
+/// The sample saves memory, not time: a pass that redirects a million routes takes 243 MB at most,
+/// and 335 MB without it.
 const MIN_SAMPLED: usize = 1 << 14;
 
-/// One request for a link costs as much as so many rows of a dump.
+/// A request for one link costs as much as this many rows of a dump.
 const ROWS_OF_A_REQUEST: usize = 4;
 
 impl Pass<'_> {
-    /// Observes what is on the keys; `None` if the interfaces are not those of the baseline, so
-    /// that only a wider mode will do.
+    /// Observes the keys. `None` if the interfaces differ from the baseline's, so that only a wider
+    /// mode will do.
     pub(super) fn observe(&mut self) -> Result<Option<Observation>, Error> {
         if self.mode.read == Read::Nothing {
             return Ok(self.known());
@@ -56,8 +56,8 @@ impl Pass<'_> {
         Ok(is_same.then_some(observation))
     }
 
-    /// Returns what the kernel is known to hold on the keys of single routes, and the links of the
-    /// baseline, none of which has changed since.
+    /// Returns the kernel's known state on single routes' keys, with the baseline's links, none of
+    /// which has changed.
     fn known(&mut self) -> Option<Observation> {
         let (keys, baseline) = self.mode.keys.routes().zip(self.baseline.as_mut())?;
         let tracker = baseline.tracker.as_ref()?;
@@ -70,7 +70,7 @@ impl Pass<'_> {
         Some(Observation { snapshot, ..Observation::default() })
     }
 
-    /// Reads what is on the keys.
+    /// Reads the objects on the keys.
     pub(super) fn read(&mut self) -> Result<Observation, Error> {
         if let Some(events) = &mut self.events {
             let dirty = events.begin_read(self.mode.keys.part());
@@ -98,15 +98,15 @@ impl Pass<'_> {
         Ok(seen)
     }
 
-    /// Keeps the links of what was observed, if the pass leaves them alone. A subscribed source
-    /// reads them anew: it has dropped what was announced of them until the next read.
+    /// Keeps the observed links, if the pass does not change them. A subscribed source reads them
+    /// anew, since it has dropped their announcements until the next read.
     pub(super) fn keep_links(&mut self, observed: &mut Observed) {
         let is_alone = self.events.is_none() && self.is_over_everything();
         let has_links = self.desired.managed().contains(Kind::Link);
         self.known_links = (is_alone && !has_links).then(|| KnownLinks::take(observed));
     }
 
-    /// The interfaces that what is desired and the ledger name.
+    /// Returns the interfaces named in the desired state and in the ledger.
     fn interfaces(&self) -> BTreeSet<IfName> {
         let mut names = self.desired.device_names();
         names.extend(self.ledger_view.keys().filter_map(|key| Some(key.interface()?.0)));
@@ -114,10 +114,10 @@ impl Pass<'_> {
     }
 }
 
-/// The links of an observation, which still hold once the pass has carried a plan out.
+/// The links of an observation, which stay valid after the pass's plan is carried out.
 ///
-/// A pass that changes no links needs them again for their names alone, and asks for the few that
-/// matter. With a second dump of the links in place of that, a pass over one route in a namespace
+/// A pass that changes no links needs them again only for their names, and asks for the few
+/// relevant ones. With a second dump of the links instead, a pass over one route in a namespace
 /// with 500 links takes 1.6 times as long.
 pub(super) struct KnownLinks {
     links: Vec<Link>,
@@ -125,7 +125,7 @@ pub(super) struct KnownLinks {
 }
 
 impl KnownLinks {
-    /// Takes the links out of what was observed.
+    /// Takes the links out of an observation.
     fn take(observed: &mut Observed) -> KnownLinks {
         KnownLinks {
             links: std::mem::take(&mut observed.links),
@@ -133,8 +133,8 @@ impl KnownLinks {
         }
     }
 
-    /// Returns true if all interfaces of these names are there, and are those that they were; false
-    /// if they are too many to ask for.
+    /// Returns true if all interfaces with these names exist and are the same as before. False if
+    /// they are too many to ask for.
     fn hold(&self, observer: &mut Observer, names: &BTreeSet<IfName>) -> Result<bool, Error> {
         if names.len() * ROWS_OF_A_REQUEST > self.links.len() {
             return Ok(false);
@@ -148,7 +148,7 @@ impl KnownLinks {
         Ok(true)
     }
 
-    /// Returns what was read beside the links, with them.
+    /// Adds the links to an observation made without them.
     fn complete(&self, mut snapshot: Snapshot) -> Snapshot {
         snapshot.observed.links = self.links.clone();
         snapshot.observed.link_status = self.status.clone();
@@ -157,8 +157,8 @@ impl KnownLinks {
     }
 }
 
-/// What routes are compared with as they arrive, resolved once for an observation: those in sync
-/// with what is desired are held nowhere.
+/// The comparison of routes as they arrive, resolved once for an observation. Routes in sync with
+/// the desired state are not stored.
 struct InSyncFilter<'a> {
     routes: &'a Routes,
     names: Resolution,
@@ -172,25 +172,25 @@ impl<'a> InSyncFilter<'a> {
     }
 }
 
-/// What is to be read, and what is known of it.
+/// The objects to read, and the facts known about them.
 struct Reader<'a> {
     /// The links, if they need not be read.
     known_links: Option<&'a KnownLinks>,
     keys: &'a Keys,
     rows: Read,
-    /// What is desired on the keys.
+    /// The desired objects on the keys.
     desired: &'a Desired,
     ledger_view: &'a LedgerView,
     policy: &'a Policy,
-    /// Routes of ours that do not bear the marker.
+    /// Our routes without the marker.
     unmarked: &'a BTreeSet<RouteKey>,
-    /// The foreign routes on keys of ours, as far as they are known.
+    /// The known foreign routes on our keys.
     foreign: &'a ForeignKeys,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads what is managed, and once more what is ours by the ledger and was not there: only what
-    /// is missing twice is gone.
+    /// Reads the managed objects. Reads again if objects of ours by the ledger were missing, and
+    /// treats only those missing twice as gone.
     fn read(&self, observer: &mut Observer) -> Result<Observation, Error> {
         let managed = self.desired.managed();
         let mut snapshot = self.read_all_but_routes(observer, self.with_addresses(managed))?;
@@ -238,15 +238,15 @@ impl<'a> Reader<'a> {
             }
         });
         if replaces {
-            // They can be most of what a pass holds, and the plan is as large again.
+            // They can be most of a pass's memory, and the plan is as large again.
             snapshot.observed.compact_routes(self.policy);
         }
         let names = filter.map(|filter| filter.names);
         Ok(Observation { snapshot, names, out_of_sync, foreign, ..Observation::default() })
     }
 
-    /// Adds the addresses to the kinds that are read, where links are to be ports: what is on those
-    /// is reported.
+    /// Adds addresses to the kinds read if links are to be ports, since addresses on ports are
+    /// reported.
     fn with_addresses(&self, managed: Kinds) -> Kinds {
         let mut links = self.desired.links.iter().flatten();
         if links.any(|link| link.master.flatten().is_some()) {
@@ -256,24 +256,24 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns true if routes of ours have to be replaced, as far as the first rows of a dump tell.
-    /// Before they are, the foreign routes on their keys have to be known.
+    /// Returns true if the first rows of a dump show routes of ours that must be replaced. Before
+    /// that, the foreign routes on their keys must be known.
     fn has_routes_to_replace(&self, observer: &mut Observer, filter: &InSyncFilter<'_>) -> bool {
         let is_worth_it = self.keys.is_everything() && filter.routes.len() >= MIN_SAMPLED;
-        // Routes that are ours by the ledger are read by themselves.
+        // Routes that are ours by the ledger are read separately.
         if !is_worth_it || !filter.kept.is_empty() {
             return false;
         }
         let scope = marked_routes(self.policy.marker);
         filter.matcher().is_some_and(|mut matcher| {
             let differing = observer.sample_routes(&scope, &mut matcher);
-            // An error shows when all is read.
+            // An error shows in the full read.
             differing.is_ok_and(|differing| differing > 0)
         })
     }
 
-    /// Returns true if another writer's IPv4 route may be in front of one of ours: of several on a
-    /// key the kernel uses the first, and `ip route prepend` adds one there.
+    /// Returns true if another writer's IPv4 route may be in front of one of ours. The kernel uses
+    /// the first of several on a key, and `ip route prepend` adds one there.
     fn may_be_behind(&self) -> bool {
         let Some(routes) = &self.desired.routes else {
             return false;
@@ -287,7 +287,7 @@ impl<'a> Reader<'a> {
                 .any(|key| key.dst.family() == Family::Inet && self.desired.has_route(key))
     }
 
-    /// The routes to read: ours, and all others of these families.
+    /// Returns the routes to read: ours, and all others of these families.
     fn route_scopes(&self, of_all_writers: &[Family]) -> Vec<ReadScope> {
         let scopes = route_scopes(self.keys, self.policy.marker).into_iter();
         if of_all_writers.is_empty() {
@@ -302,7 +302,7 @@ impl<'a> Reader<'a> {
             .collect()
     }
 
-    /// Returns the foreign routes on desired keys, where those of all writers were read.
+    /// Returns the foreign routes on desired keys, if all writers' were read.
     fn foreign_keys(&self, snapshot: &Snapshot, of_all_writers: &[Family]) -> ForeignKeys {
         let mut foreign = ForeignKeys::default();
         let routes = self.desired.routes.as_ref().filter(|_| !of_all_writers.is_empty());
@@ -325,8 +325,8 @@ impl<'a> Reader<'a> {
         foreign
     }
 
-    /// Returns the filter for rows as they arrive, or `None` if it takes more than a route's marker
-    /// and value to tell.
+    /// Returns the filter for arriving rows, or `None` if a route's marker and value do not suffice
+    /// to decide.
     fn filter(&self, observed: &Observed) -> Option<InSyncFilter<'a>> {
         let routes = self.desired.routes.as_ref()?;
         if self.policy.by_ledger.contains(Kind::Route) {
@@ -348,7 +348,7 @@ impl<'a> Reader<'a> {
             .iter()
             .copied()
             .chain(of_ledger)
-            // They count as another writer's, whom an op may cost something.
+            // They count as another writer's, and an op may cost that writer something.
             .chain(names.outside_domain(routes, &observed.links, &owned, self.policy))
             .collect();
         Some(InSyncFilter { routes, names, kept })
@@ -418,14 +418,14 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What to read on keys but routes.
+/// Returns the scope to read on keys, without routes.
 fn read_scope(keys: &Keys, managed: Kinds, marker: u8) -> ReadScope {
     match keys {
         Keys::Everything => {
             ReadScope::default().with_kinds(managed.without(Kind::Route)).with_protocol(marker)
         }
         Keys::Part(part) | Keys::Routes(part, _) => part_scope(part, managed),
-        // Of foreign nexthop objects those alone that have a number of ours.
+        // Of foreign nexthop objects, only those with a number of ours.
         Keys::Nexthops(part) => {
             let scope = part_scope(part, managed);
             let kinds = scope.kinds.with(Kind::Nexthop);
@@ -434,7 +434,7 @@ fn read_scope(keys: &Keys, managed: Kinds, marker: u8) -> ReadScope {
     }
 }
 
-/// The addresses and neighbours of the devices of a part, and the rules of its families.
+/// Returns the scope of a part's device addresses and neighbours, and of its families' rules.
 fn part_scope(part: &DirtyPart, managed: Kinds) -> ReadScope {
     let only = part.rules.first().copied().filter(|_| part.rules.len() == 1);
     ReadScope::default()
@@ -455,7 +455,7 @@ fn part_scope(part: &DirtyPart, managed: Kinds) -> ReadScope {
         .with_family(only)
 }
 
-/// Which routes of ours to read on keys.
+/// Returns the scopes of our routes on keys.
 fn route_scopes(keys: &Keys, marker: u8) -> Vec<ReadScope> {
     let Some(part) = keys.part() else {
         return vec![marked_routes(marker)];
@@ -474,12 +474,12 @@ fn route_scopes(keys: &Keys, marker: u8) -> Vec<ReadScope> {
     scopes
 }
 
-/// The routes that bear the marker.
+/// Returns the scope of routes with the marker.
 fn marked_routes(marker: u8) -> ReadScope {
     ReadScope::default().with_kinds(Kinds::NONE.with(Kind::Route)).with_protocol(marker)
 }
 
-/// Refuses a snapshot whose links are incomplete: names would lead nowhere.
+/// Refuses a snapshot with incomplete links: names could not be resolved.
 pub(crate) fn require_all_links(snapshot: Snapshot) -> Result<Snapshot, Error> {
     match snapshot.incomplete.iter().find(|incomplete| incomplete.kind() == Kind::Link) {
         Some(incomplete) => Err(Error::links(incomplete.to_string())),
@@ -487,8 +487,8 @@ pub(crate) fn require_all_links(snapshot: Snapshot) -> Result<Snapshot, Error> {
     }
 }
 
-/// Adds the routes and rules of a second snapshot that the first has none of on the key: its dumps
-/// may have lost them. Where the second lacks some of the first, they are changing.
+/// Adds the second snapshot's routes and rules on keys that the first lacks, since its dumps may
+/// have lost them. If the second lacks some of the first's, they are changing.
 fn fill(snapshot: &mut Snapshot, again: Snapshot, read_again: Kinds) {
     let observed = &mut snapshot.observed;
     let lacks_routes = add_missing(&mut observed.routes, again.observed.routes);
@@ -504,7 +504,7 @@ fn fill(snapshot: &mut Snapshot, again: Snapshot, read_again: Kinds) {
     }
 }
 
-/// Adds the objects of which there are none on the key. Returns true if the added lack a key.
+/// Adds objects on missing keys. Returns true if `from` lacks a key of `to`.
 fn add_missing<T: ObjectKind>(to: &mut Vec<T>, from: Vec<T>) -> bool {
     let there: BTreeSet<T::Key> = to.iter().map(ObjectKind::key).collect();
     let added: BTreeSet<T::Key> = from.iter().map(ObjectKind::key).collect();

@@ -1,6 +1,6 @@
-//! The second stage: plans from what was observed. It reads nothing. The plan is then reviewed in
-//! the light of earlier passes: what waits for a grace, what is contended, what the kernel stores
-//! otherwise, and what another writer has overwritten.
+//! The second stage: plans from the observation, without reading. It then reviews the plan in the
+//! light of earlier passes: objects in a grace, contended objects, objects stored differently by
+//! the kernel, and objects overwritten by another writer.
 
 use std::borrow::Cow;
 use std::cell::LazyCell;
@@ -16,11 +16,10 @@ use crate::Error;
 use crate::history::{History, Review};
 use crate::ownership::record_key::{RecordKey, link_names, name_of};
 
-/// More changes of routes are cheaper to read first than to make one by one by appending the new
-/// route.
+/// With more changes of routes than this, reading first is cheaper than appending each new route.
 const MAX_APPEND_THEN_DELETE: usize = 256;
 
-/// A plan, and what it was made from.
+/// A plan, with the observation from which it was made.
 #[derive(Debug, Default)]
 pub(crate) struct PassPlan {
     pub(crate) plan: Plan,
@@ -28,7 +27,7 @@ pub(crate) struct PassPlan {
 }
 
 impl Pass<'_> {
-    /// Plans from what was observed.
+    /// Plans from an observation.
     pub(super) fn plan(&self, seen: &mut Observation) -> Result<Plan, Error> {
         let observed = &seen.snapshot.observed;
         let names = match (seen.names.take(), std::mem::take(&mut seen.are_devices_stale)) {
@@ -46,7 +45,7 @@ impl Pass<'_> {
         let names = &*seen.names.insert(names);
         let part = seen.out_of_sync.as_ref().and_then(|rest| rest.routes.as_ref());
         let plan = plan_with(&self.wanted, part, names, observed, &seen.owned, &self.policy)
-            // The routes may be a part: those that are not in sync, or on the keys.
+            // The routes may be only a part: those out of sync, or on the keys.
             .map_err(|error| {
                 let planned = part.or(self.wanted.routes.as_ref());
                 match planned.zip(self.desired.routes.as_ref()) {
@@ -70,8 +69,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Returns true if a route has to move to a nexthop object that is not known, or if one that
-    /// routes waited for is there.
+    /// Returns true if a route must move to an unknown nexthop object, or if one appeared for which
+    /// routes waited.
     fn moves_routes(&self, names: &Resolution, observed: &Observed) -> bool {
         match (&self.mode.keys, self.assigned()) {
             (Keys::Nexthops(_), Some(known)) => !known.keeps_objects(names, &observed.nexthops),
@@ -81,10 +80,10 @@ impl Pass<'_> {
         }
     }
 
-    /// Returns true if few routes change another gateway, and who else is on their keys is not
-    /// known: then each new route is appended before the former one is deleted.
+    /// Returns true if few routes change their gateway, and other writers' routes on their keys are
+    /// unknown. Then each new route is appended before the former one is deleted.
     fn appends_then_deletes(&self, plan: &Plan) -> bool {
-        // A route of ours by the ledger has to be alone on its key.
+        // A route of ours by the ledger must be alone on its key.
         let by_ledger = !self.unmarked.is_empty() || self.policy.by_ledger.contains(Kind::Route);
         self.mode.conflicts == Conflicts::ByKernel
             && !by_ledger
@@ -92,8 +91,8 @@ impl Pass<'_> {
                 <= MAX_APPEND_THEN_DELETE
     }
 
-    /// Reviews the first plan of a pass, given what became dirty since the last one. Returns the
-    /// objects that another writer has overwritten meanwhile.
+    /// Reviews a pass's first plan, given the objects that became dirty since the last pass.
+    /// Returns the objects that another writer has overwritten.
     pub(super) fn review(
         &self,
         history: &mut History,
@@ -110,7 +109,7 @@ impl Pass<'_> {
         Ok(overwritten)
     }
 
-    /// Returns all that is desired and its devices, with the names of a plan if that is for
+    /// Returns all desired objects and their devices, with a plan's names if the plan covers
     /// everything.
     pub(crate) fn declared(&self, next: &PassPlan) -> Result<(Vec<Object>, Devices), Error> {
         let (desired, policy, seen) = (self.desired, &self.policy, &next.seen);
@@ -125,7 +124,7 @@ impl Pass<'_> {
         Ok((names.objects(desired, policy)?, names.devices().clone()))
     }
 
-    /// Returns what was ours when the last pass ended, and is another writer's by now.
+    /// Returns the objects that were ours after the last pass, and are another writer's now.
     pub(super) fn overwritten(&self, history: &History, plan: &Plan) -> Vec<Object> {
         if !history.is_same(self.desired) {
             return Vec::new();
@@ -144,7 +143,7 @@ impl Pass<'_> {
         rewritten.chain(overridden).collect()
     }
 
-    /// Holds the ops of a plan that have to wait. `dirty` is given for the first plan of a pass.
+    /// Holds the ops of a plan that must wait. `dirty` is set for a pass's first plan.
     pub(super) fn hold(
         &self,
         history: &mut History,

@@ -1,5 +1,5 @@
-//! The last stage: finds out what the kernel holds after a plan was carried out, and what is left
-//! to do. An acknowledgement proves nothing.
+//! The last stage: finds out the kernel's state after a plan, and the ops left. An acknowledgement
+//! proves nothing.
 
 use std::collections::BTreeSet;
 
@@ -17,18 +17,18 @@ use crate::history::History;
 use crate::ownership::record_key::RecordKey;
 use crate::round::{Round, Rounds};
 
-/// What the kernel holds on the keys of a plan, by its echoes.
+/// The kernel's state on a plan's keys, by its echoes.
 struct Echoed {
-    /// The routes that the plan has put there.
+    /// The routes that the plan made or changed.
     there: Vec<Route>,
-    /// What the plan has not achieved. Of that nothing was done.
+    /// The ops that did not succeed, and changed nothing.
     left: Plan,
 }
 
 impl Pass<'_> {
-    /// Returns how a plan is verified: by echo if the mode allows it, and if the kernel's echo of
-    /// each change is as good as a read of everything, and cheaper. No route takes another one
-    /// along, all else was read before, and what another writer does after the echo is heard.
+    /// Decides on the verification of a plan. It is by echo if the mode allows it, and if the
+    /// echoes are as good as a full read, and cheaper: no route deletes another along, all else was
+    /// read before, and other writers' changes after the echo are heard.
     pub(super) fn verification(&self, plan: &Plan, rounds: &Rounds, seen: &Observation) -> Verify {
         let is_first = rounds.done.is_empty() && seen.snapshot.is_complete();
         let is_proof = self.mode.verify == Verify::Echo
@@ -40,9 +40,9 @@ impl Pass<'_> {
         if is_proof { Verify::Echo } else { Verify::Read }
     }
 
-    /// Returns what is left to do: what a plan did not achieve, and what the kernel took along.
-    /// `before` is what the plan was made from, if the kernel has echoed each change: what it shows
-    /// still holds but for these changes. Otherwise observes and plans again.
+    /// Returns the plan for the rest: failed ops, and objects that the kernel deleted along.
+    /// `before` is the observation from which the plan was made, if the kernel echoed each change;
+    /// it still holds except for these changes. Without it, observes and plans again.
     pub(super) fn verify(
         &mut self,
         history: &History,
@@ -59,13 +59,13 @@ impl Pass<'_> {
             self.set_wider_mode();
         }
         let Some(mut seen) = self.observe()? else {
-            // What is on the new ones is outside of the keys.
+            // Objects on new interfaces are outside the keys.
             return Err(Error::links_changed());
         };
         let closed = self.close_intents(&mut seen, &applied.refused);
         self.uncommitted.extend(closed);
         self.plan_completely(history, seen).map_err(|error| {
-            // Its position is one among the keys. A pass over everything says which object it is.
+            // Its position is among the keys. A full pass gives the object's own.
             if error.desired().is_some() && !self.is_over_everything() {
                 Error::links_changed()
             } else {
@@ -75,8 +75,7 @@ impl Pass<'_> {
     }
 }
 
-/// Puts routes in the place of those that a plan has changed. What is left to do of the plan is as
-/// it was.
+/// Replaces the routes that a plan has changed. The ops left are unchanged.
 fn replace_changed(observed: &mut Observed, done: &Plan, left: &Plan, there: Vec<Route>) {
     let (changed, unchanged) = (route_keys(done), route_keys(left));
     observed.retain_routes(|route| {
@@ -96,14 +95,13 @@ fn route_keys(plan: &Plan) -> BTreeSet<RouteKey> {
         .collect()
 }
 
-/// Returns true if a dump of all routes costs more than the echoes: some five rows for each.
+/// Returns true if a dump of all routes costs more than the echoes, about five rows each.
 fn is_echo_cheaper(plan: &Plan, desired: &Desired) -> bool {
     let routes = desired.routes.as_ref().map_or(0, Routes::len);
     plan.ops.len() <= 64 + routes / 8
 }
 
-/// Returns what the kernel holds after a plan, if it has echoed each op as it was to be, or has
-/// done nothing of it.
+/// Returns the kernel's state after a plan, if each op was either echoed as desired or did nothing.
 fn echoed(round: &mut Round) -> Option<Echoed> {
     let Round { plan, outcomes } = round;
     let mut echoed = std::mem::take(&mut outcomes.echoed);
@@ -134,7 +132,7 @@ fn echoed(round: &mut Round) -> Option<Echoed> {
     Some(Echoed { there, left })
 }
 
-/// Returns true if something else is on the key than was known.
+/// Returns true if an object on the key differs from the known one.
 fn has_conflict(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed(failure) if failure.class == ErrorClass::Conflict)
 }

@@ -1,4 +1,4 @@
-//! The gathering of an explanation.
+//! Gathers the facts of an explanation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,13 +15,13 @@ use crate::ownership::ledger_view::LedgerView;
 use crate::ownership::record_key::RecordKey;
 use crate::pass::{Pass, PassPlan, require_all_links};
 
-/// Explains what is asked about. `next` is what the pass would do, as of a look just before.
+/// Explains the query's objects. `next` is the pass's plan, from a look just before.
 pub(crate) fn explain(pass: Pass<'_>, next: PassPlan, query: &Query) -> Result<Explanation, Error> {
     let (declared, devices) = pass.declared(&next)?;
     let is_managed = pass.desired.managed().contains(query.kind());
     let Pass { observer, ledger_view: mut view, policy, .. } = pass;
     let Snapshot { observed: rows, incomplete: doubts, .. } = read(observer, query)?;
-    // The pass looked only at what is managed.
+    // The pass looked only at managed objects.
     view.close_intents(&rows, &policy, &BTreeSet::new());
     let owned = view.owned(&rows);
     let mut case = Case {
@@ -105,7 +105,7 @@ pub(crate) fn explain(pass: Pass<'_>, next: PassPlan, query: &Query) -> Result<E
     Ok(Explanation { objects, devices, doubts })
 }
 
-/// Why nothing would be done.
+/// Returns the reason why nothing would be done.
 fn nothing(
     explained: &Explained,
     complete: bool,
@@ -152,7 +152,7 @@ fn nothing(
     }
 }
 
-/// What was found, by key.
+/// The facts found, by key.
 struct Case<'a> {
     devices: &'a Devices,
     indexes: BTreeMap<IfName, u32>,
@@ -160,15 +160,15 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// What is found on the key of an object. A device that is to be made anew is, for its name,
-    /// the one that is there.
+    /// Returns the facts on an object's key. By its name, a device to be recreated is the existing
+    /// one.
     fn about(&mut self, object: &Object) -> &mut Explained {
         let mut key = object.key();
         match &mut key {
             ObjectKey::Address(key) => key.dev = self.there(key.dev),
             ObjectKey::Neighbour(key) => key.dev = self.there(key.dev),
             ObjectKey::Rule(rule) => rule.protocol = 0,
-            // Neither a device nor a protocol is part of any other key.
+            // No other key contains a device or a protocol.
             _ => {}
         }
         self.found.entry(key.clone()).or_insert_with(|| Explained {
@@ -188,7 +188,7 @@ impl Case<'_> {
     }
 }
 
-/// Reads all links, and what is asked about, foreign objects too.
+/// Reads all links and the query's objects, foreign ones too.
 fn read(observer: &mut Observer, query: &Query) -> Result<Snapshot, Error> {
     let kind = query.kind();
     let kinds = Kinds::NONE.with(kind);
@@ -205,7 +205,7 @@ fn read(observer: &mut Observer, query: &Query) -> Result<Snapshot, Error> {
     Ok(snapshot)
 }
 
-/// The observed objects of the kinds that are declared.
+/// Returns the observed objects of declared kinds.
 fn objects(observed: &Observed) -> Vec<Object> {
     let mut objects: Vec<Object> = Vec::new();
     each_kind!(K => if K::IS_DECLARED {
@@ -215,7 +215,7 @@ fn objects(observed: &Observed) -> Vec<Object> {
     objects
 }
 
-/// Returns whose an object is; `recorded` says whether the ledger has a record on its key.
+/// Returns an object's owner. `recorded` is true if the ledger has a record on its key.
 fn whose(
     object: &Object,
     links: &[Link],
@@ -240,7 +240,8 @@ fn whose(
     }
 }
 
-/// Returns true if the ledger has anything on an object's key, or had a link of its name.
+/// Returns true if the ledger has a record or intent on an object's key, or had a link with its
+/// name.
 fn recorded_on(view: &LedgerView, object: &Object, name: impl Fn(Dev) -> Option<IfName>) -> bool {
     match object {
         Object::Link(link) => view.link_named(&link.name).is_some(),
@@ -248,8 +249,8 @@ fn recorded_on(view: &LedgerView, object: &Object, name: impl Fn(Dev) -> Option<
     }
 }
 
-/// The ledger does not say how an object became ours, but the object does: what we made bears our
-/// marker, or, a link, an index that was drawn for it.
+/// Finds how an object became ours. The ledger does not say, but the object does: objects that we
+/// made have our marker, or for a link an index drawn for it.
 fn origin(object: &Object, is_overridden: bool, policy: &Policy) -> Origin {
     match object {
         _ if is_overridden => Origin::Overridden,

@@ -1,4 +1,4 @@
-//! Addresses, one situation a test.
+//! Addresses, one situation per test.
 
 use trueup_net::{AddressFlags, Desired, Lifetimes};
 use trueup_reconcile::Report as _;
@@ -28,8 +28,9 @@ pub(crate) fn a_primary_with_a_foreign_secondary_is_held() {
     assert_eq!(of_subnet(), [""; 0]);
 }
 
-/// The first of a subnet goes, the second becomes the first, and the routes through both stay: in
-/// one pass, though the kernel deletes the second with the first, and the routes with both.
+/// In one pass, the first address of a subnet goes, the second becomes the first, and the routes
+/// through both stay, although the kernel deletes the second with the first, and the routes with
+/// both.
 pub(crate) fn another_first_address_of_a_subnet_and_its_routes_take_one_pass() {
     uplinks(1);
     let with = |hosts: &[&str]| {
@@ -54,7 +55,8 @@ pub(crate) fn another_first_address_of_a_subnet_and_its_routes_take_one_pass() {
     }
 }
 
-/// IPv6 takes the preferred source out of every route when the address goes, another writer's too.
+/// When an IPv6 address goes, IPv6 removes it as preferred source from every route, another
+/// writer's too.
 pub(crate) fn an_ipv6_address_that_is_a_foreign_route_s_source_is_held() {
     uplinks(1);
     let one = Desired::default().with_addresses([address("up0", "fd00:9::1/64")]);
@@ -75,7 +77,7 @@ pub(crate) fn the_same_ipv6_address_with_another_prefix_length_is_made_anew() {
     assert_eq!(ours(Kind::Address).len(), 1);
 }
 
-/// IPv4 keeps no preferred lifetime for an address that is valid for ever, so none can be desired.
+/// IPv4 keeps no preferred lifetime for a permanent address, so none can be desired.
 pub(crate) fn an_endless_ipv4_address_has_no_finite_preference() {
     uplinks(1);
     for (text, possible) in [("10.9.0.1/24", false), ("fd00:9::1/64", true)] {
@@ -97,7 +99,7 @@ pub(crate) fn an_endless_ipv4_address_has_no_finite_preference() {
     }
 }
 
-/// Labels with a colon are the kind that people use.
+/// People usually write labels with a colon.
 pub(crate) fn labels_and_flags_round_trip() {
     uplinks(1);
     let mut labelled = address("up0", "10.9.0.1/24");
@@ -113,7 +115,7 @@ pub(crate) fn labels_and_flags_round_trip() {
     assert_eq!(again.ops().count(), 0);
 }
 
-/// A link takes its addresses along, and those the foreign routes whose source they are.
+/// A link's addresses go with it, and with them the foreign routes that have one as their source.
 pub(crate) fn a_foreign_route_s_source_on_our_link_holds_its_delete() {
     uplinks(1);
     let with = |dev: &str| {

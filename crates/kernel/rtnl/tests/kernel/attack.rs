@@ -1,4 +1,4 @@
-//! What a pass could cost another writer behind its back, one way a test.
+//! Ways in which a pass could silently cost another writer objects, one per test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,8 +12,8 @@ use trueup_testkit::{Kind, Snapshot, ip, ip_batch, uplinks, wait_until};
 
 use crate::support::{address, converge, describe, name, nothing, ours, pass, rows, up};
 
-/// Where the kernel keeps the marker, an object without it is not the one that we made: another
-/// writer deleted that, and declared the same.
+/// If the kernel stores the marker, an object without it is not the one that we made: another
+/// writer deleted ours, and declared the same.
 pub(crate) fn what_a_writer_made_again_is_his() {
     uplinks(1);
     let all = Desired::default()
@@ -41,8 +41,8 @@ pub(crate) fn what_a_writer_made_again_is_his() {
     his.assert_same(&Snapshot::settled());
 }
 
-/// When an IPv6 address goes or changes, the kernel deletes the first route on the device to its
-/// subnet, taking it for the one that it made itself.
+/// When an IPv6 address goes or changes, the kernel deletes the device's first route to its subnet,
+/// which it takes for its own.
 pub(crate) fn a_foreign_route_to_an_ipv6_subnet_holds_our_address_in_it() {
     uplinks(1);
     let one = |lifetimes| {
@@ -60,7 +60,7 @@ pub(crate) fn a_foreign_route_to_an_ipv6_subnet_holds_our_address_in_it() {
         assert_eq!(held.pending().count(), 1, "{}", describe(&held));
         before.assert_same(&Snapshot::settled());
 
-        // One behind the kernel's own is not what it finds.
+        // The kernel does not find a route behind its own.
         ip_batch([
             "route delete fd00:9::/64 dev up0 metric 100",
             "route add fd00:9::/64 dev up0 metric 300 protocol static",
@@ -79,7 +79,7 @@ fn pair(mtu: u32) -> Desired {
     Desired::default().with_links([up(kind, "v0").with_mtu(mtu)])
 }
 
-/// A route that uses a nexthop object goes with the object, and that with its link.
+/// A route goes with its nexthop object, and the object with its link.
 pub(crate) fn a_foreign_route_through_a_nexthop_object_holds_its_link() {
     let first = converge(&pair(1500), &MemoryLedger::default());
     ip_batch([
@@ -103,7 +103,7 @@ pub(crate) fn a_foreign_route_through_a_nexthop_object_holds_its_link() {
     before.assert_same(&Snapshot::settled());
 }
 
-/// What is stacked on a device follows it to a smaller MTU, and below 1280 bytes loses IPv6.
+/// A device stacked on another follows it to a smaller MTU, and below 1280 bytes loses IPv6.
 pub(crate) fn a_foreign_link_on_ours_holds_a_smaller_mtu() {
     let first = converge(&pair(1500), &MemoryLedger::default());
     ip_batch([
@@ -128,7 +128,7 @@ pub(crate) fn own_writes_bring_no_further_pass() {
         "link set v0 up",
         "address add fd00:1::1/64 dev v0",
     ]);
-    // What the kernel has yet to tell of these is not ours.
+    // The kernel's pending announcements about these are not about our writes.
     Snapshot::settled();
     let desired = Desired::default().with_routes([Route::new(
         "2001:db8::/32".parse().unwrap(),
@@ -138,7 +138,7 @@ pub(crate) fn own_writes_bring_no_further_pass() {
     let counted = passes.clone();
     let config =
         Config::default().with_interval(Duration::from_secs(3600)).with_debounce(Duration::ZERO);
-    // A descriptor: the loop's thread is not this one, whose namespace alone it is.
+    // A descriptor, since only this thread is in the namespace, not the loop's.
     let here = Namespace::current().open().unwrap();
     let it =
         Loop::new(Rtnl::new(), here, desired, MemoryLedger::default(), Options::default(), config)
@@ -148,7 +148,7 @@ pub(crate) fn own_writes_bring_no_further_pass() {
             });
     let running = it.spawn("rtnl").unwrap();
     wait_until("the first pass", || passes.load(Ordering::SeqCst) > 0);
-    // What the kernel has yet to tell of the links, a second later at most, may bring another.
+    // The kernel's pending announcements about the links, within a second, may bring another pass.
     let mut before = 0;
     wait_until("rest", || {
         let seen = passes.load(Ordering::SeqCst);
@@ -159,7 +159,7 @@ pub(crate) fn own_writes_bring_no_further_pass() {
     let less = Desired::default().with_routes([]);
     running.handle().set_desired(less).unwrap();
     wait_until("the next", || passes.load(Ordering::SeqCst) > before);
-    // What our own write makes the kernel announce is there by now; whoever woke by it would have.
+    // Our own write's announcements have arrived by now, and would have caused a pass.
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(passes.load(Ordering::SeqCst), before + 1);
     running.stop(Duration::from_secs(10)).unwrap();

@@ -1,5 +1,5 @@
-//! What is desired otherwise than in the pass before, of a source that listens: such a pass takes
-//! for granted what it has not looked at since, and never more than is so.
+//! Changes of the declaration, in a source with a subscription. Such a pass relies on facts that it
+//! has not read again, and never on wrong ones.
 
 use std::thread;
 use std::time::Duration;
@@ -24,7 +24,7 @@ struct Agent {
 }
 
 impl Agent {
-    /// One whose routes are there.
+    /// Makes an agent whose routes are in place.
     fn settled(routes: impl Into<Routes>) -> Agent {
         Agent::in_namespace(Namespace::current(), NexthopMode::Inline, routes)
     }
@@ -54,7 +54,7 @@ impl Agent {
         agent
     }
 
-    /// Deletes all that is there, of other writers too.
+    /// Deletes all routes, other writers' too.
     fn leave(mut self) {
         self.desired.routes = Some(Routes::new());
         for _ in 0..2 {
@@ -84,8 +84,8 @@ impl Agent {
         self.desired.routes.as_mut().unwrap().insert(route);
     }
 
-    /// Changes what is desired; the pass over that, and then one over everything, which has to find
-    /// nothing left.
+    /// Changes the declaration, runs a pass over the change, and then a full one, which must find
+    /// no op left.
     fn change(&mut self, change: impl FnOnce(&mut Routes)) -> Report {
         change(self.desired.routes.as_mut().unwrap());
         let report = self.pass(Extent::Dirty);
@@ -100,7 +100,7 @@ fn shown(dst: &str) -> String {
     ip(&["route", "show", dst])
 }
 
-/// There is one route to a destination, and it goes there.
+/// Asserts that there is exactly one route to a destination, through `via`.
 fn is_alone(dst: &str, via: &str) {
     let only = shown(dst);
     assert!(only.contains(via) && only.lines().count() == 1, "{only}");
@@ -134,15 +134,15 @@ pub(crate) fn a_route_that_comes_and_goes_is_one_message_each() {
     is_alone("10.51.0.0/16", "via 10.9.0.7");
 }
 
-/// The kernel echoes it, and that says all that a dump would. While the links still come up, a pass
-/// may have other things to read.
+/// The kernel's echo shows as much as a dump. While the links still come up, a pass may have other
+/// objects to read.
 pub(crate) fn no_route_is_read_to_verify_a_changed_one() {
     let faults = Faults::over(Namespace::current());
     let mut agent = Agent::in_namespace(faults.namespace(), NexthopMode::Inline, routes());
     changes_without_reading(&mut agent, &faults, via);
 }
 
-/// Changes a route again and again, of which at least one change takes no dump.
+/// Changes a route again and again. At least one change must take no dump.
 fn changes_without_reading(
     agent: &mut Agent,
     faults: &Faults,
@@ -157,7 +157,7 @@ fn changes_without_reading(
     let reading = agent.try_pass(Extent::Everything);
     assert!(reading.is_err(), "a pass that reads them fails");
     faults.clear();
-    // What the last pass has left undone.
+    // The ops that the last pass has left undone.
     let undone = agent.pass(Extent::Everything).failed().count();
     let dst = "10.51.0.0/16";
     let changed_without_reading = ["10.9.0.8", "10.9.0.7"].repeat(20).iter().any(|gateway| {
@@ -179,7 +179,7 @@ fn changes_without_reading(
     assert_eq!(done.count(), 0, "{}", describe(&whole));
 }
 
-/// A changed route comes beside what it was, which goes only then.
+/// A changed route is added beside the former one, which is deleted only then.
 pub(crate) fn a_route_whose_new_gateway_is_refused_stays_as_it_is() {
     let mut agent = Agent::settled(routes());
     agent.want(via("10.51.0.0/16", "192.0.2.1"));
@@ -204,13 +204,13 @@ pub(crate) fn a_route_that_a_writer_took_unheard_is_not_put_behind_his() {
     assert_eq!(agent.pass(Extent::Everything).conflicts().len(), 1);
 }
 
-/// To a delete of metric 0 a route of any metric will do (`fib_table_delete`), if the one meant is
-/// gone.
+/// If the intended route is gone, a delete of metric 0 hits a route of any metric
+/// (`fib_table_delete`).
 pub(crate) fn a_route_that_went_unheard_takes_none_of_another_metric_along() {
     let dst = "10.51.0.0/16";
     let of_metric = via(dst, "10.9.0.9").with_metric(100);
     let mut agent = Agent::settled([via(dst, "10.9.0.9"), of_metric]);
-    // Of the two this is the one without a metric.
+    // Of the two, delete the one without a metric.
     ip(&["route", "delete", dst, "proto", "116", "scope", "global"]);
     assert!(shown(dst).contains("metric 100"), "{}", shown(dst));
     let report = agent.change(|routes| drop(routes.insert(via(dst, "10.9.0.8"))));
@@ -219,8 +219,8 @@ pub(crate) fn a_route_that_went_unheard_takes_none_of_another_metric_along() {
     assert!(both.contains("via 10.9.0.8") && both.contains("metric 100"), "{both}");
 }
 
-/// An append of what is there is refused (`fib_table_insert`: "perfect match"), and so is looked
-/// at.
+/// The kernel refuses to append an existing route (`fib_table_insert`: "perfect match"), so the
+/// pass looks at it.
 pub(crate) fn a_route_that_another_writer_has_changed_for_us_is_not_changed_again() {
     let mut agent = Agent::settled(routes());
     let (dst, proto) = ("10.51.0.0/16", "116");
@@ -256,7 +256,7 @@ pub(crate) fn a_new_key_that_a_writer_has_is_left_to_him() {
     assert!(!shown.contains("10.9.0.8"), "{shown}");
 }
 
-/// A replace takes the first route of a key, whoever's that is (`fib_table_insert`).
+/// A replace hits the first route on a key, by any writer (`fib_table_insert`).
 pub(crate) fn a_writers_twin_in_front_of_ours_survives_every_change() {
     let mut agent = Agent::settled(routes());
     let dst = "10.50.0.0/16";
@@ -279,12 +279,12 @@ pub(crate) fn a_writers_twin_in_front_of_ours_survives_every_change() {
     assert!(!left.contains("proto 116"), "{left}");
 }
 
-/// The pass that changes the route reads our routes alone; who else is on the key the events say.
+/// The pass that changes the route reads only our routes; events show the others on its key.
 pub(crate) fn a_writers_twin_in_front_of_ours_survives_a_whole_pass() {
     let dst = "10.50.0.0/16";
     for is_heard_before in [true, false] {
         let mut agent = Agent::settled(routes());
-        // A pass over everything that creates a route has looked for others on its key.
+        // A full pass that creates a route has looked for others on its key.
         agent.want(via("10.52.0.0/16", "10.9.0.9"));
         assert!(agent.pass(Extent::Everything).converged());
         ip(&["route", "prepend", dst, "via", "10.9.0.3", "proto", "4"]);
@@ -299,7 +299,7 @@ pub(crate) fn a_writers_twin_in_front_of_ours_survives_a_whole_pass() {
     }
 }
 
-/// A pass that only finds a conflict again has read nothing.
+/// A pass that only finds a conflict again has read no rows.
 pub(crate) fn a_conflict_that_is_changed_hides_nothing_else() {
     let mut agent = Agent::settled(routes());
     let (dst, other) = ("10.52.0.0/16", "10.51.0.0/16");
@@ -317,7 +317,7 @@ pub(crate) fn a_conflict_that_is_changed_hides_nothing_else() {
     is_alone(other, "via 10.9.0.9");
 }
 
-/// The kernel announces the delete of one IPv6 next hop as that of a route.
+/// The kernel announces the delete of a single IPv6 next hop like a route's.
 pub(crate) fn a_route_that_lost_one_next_hop_is_deleted_whole() {
     let dst = "2001:db8:50::/48";
     let hop = |gateway: &str| {
@@ -337,7 +337,7 @@ pub(crate) fn a_route_that_lost_one_next_hop_is_deleted_whole() {
     assert_eq!(shown(), "");
 }
 
-/// The former route of another metric goes only when the new one is there, which a retry makes.
+/// The former route with another metric goes only once the new one exists, which takes a retry.
 pub(crate) fn what_waits_for_another_op_follows_it() {
     let dst = "10.51.0.0/16";
     let mut agent = Agent::settled(routes());
@@ -386,7 +386,7 @@ fn by_object(dst: &str, gateway: &str) -> Route<IfName> {
     Route::new(dst.parse().unwrap(), out_of_up0(gateway))
 }
 
-/// Two by each of three gateways.
+/// Two routes by each of three gateways.
 fn by_three_objects() -> Vec<Route<IfName>> {
     let gateways = ["10.9.0.9", "10.9.0.8", "10.9.0.7"];
     let of_gateway = |(at, gateway)| {
@@ -396,8 +396,8 @@ fn by_three_objects() -> Vec<Route<IfName>> {
     gateways.into_iter().enumerate().flat_map(of_gateway).collect()
 }
 
-/// The object that it is to point at is known: other routes do. One that fails elsewhere, with its
-/// routes, changes nothing of that.
+/// The route's next object is known, since other routes point at it. An object that fails
+/// elsewhere, with its routes, does not change this.
 pub(crate) fn no_route_is_read_to_change_one_by_an_object() {
     let faults = Faults::over(Namespace::current());
     let (namespace, objects) = (faults.namespace(), NexthopMode::Objects);
@@ -406,13 +406,13 @@ pub(crate) fn no_route_is_read_to_change_one_by_an_object() {
     agent.want(by_object("10.60.0.0/16", "192.0.2.1"));
     assert_eq!(agent.pass(Extent::Dirty).failed().count(), 1);
     changes_without_reading(&mut agent, &faults, by_object);
-    // And it is made where it can be.
+    // And it is made once that is possible.
     ip(&["address", "add", "192.0.2.2/24", "dev", "up0"]);
     agent.pass(Extent::Everything);
     is_alone("10.60.0.0/16", "via 192.0.2.1");
 }
 
-/// Tries again what the last pass could not do.
+/// Retries the failed ops of the last pass.
 fn retry(agent: &mut Agent, failed: &Report) -> Result<Report, Error> {
     let mut due = Vec::new();
     failed.outcomes(&mut |op| {
@@ -424,14 +424,14 @@ fn retry(agent: &mut Agent, failed: &Report) -> Result<Report, Error> {
     agent.pass_of(&limits.with_due(&due))
 }
 
-/// The routes that wait for it are where they were, and are looked at once it is there.
+/// The routes that wait for it keep their place, and are examined once it exists.
 pub(crate) fn an_object_that_failed_is_tried_again_without_a_read_of_routes() {
     let (dst, moving) = ("10.60.0.0/16", "10.61.0.0/16");
     for is_last in [false, true] {
         let faults = Faults::over(Namespace::current());
         let mut routes = by_three_objects();
         routes.push(by_object(moving, "10.9.0.6"));
-        // Of two objects that are not needed any more neither becomes the new one.
+        // Of two unneeded objects, neither becomes the new one.
         match is_last {
             true => routes.push(by_object("10.62.0.0/16", "10.9.0.5")),
             false => routes.push(by_object("10.62.0.0/16", "10.9.0.6")),
@@ -444,7 +444,7 @@ pub(crate) fn an_object_that_failed_is_tried_again_without_a_read_of_routes() {
             agent.want(by_object("10.62.0.0/16", "192.0.2.1"));
         }
         let mut report = agent.pass(Extent::Dirty);
-        // While the links still come up, a pass may have other things to read.
+        // While the links still come up, a pass may have other objects to read.
         let retried_without_reading = (0..40).any(|_| {
             assert_eq!(report.failed().count(), 1, "{}", describe(&report));
             is_alone(moving, "via 10.9.0.6");
@@ -458,14 +458,14 @@ pub(crate) fn an_object_that_failed_is_tried_again_without_a_read_of_routes() {
             });
             is_done
         });
-        // An object that nothing needs is deleted once its last route is elsewhere.
+        // An unneeded object is deleted once its last route is elsewhere.
         assert_eq!(retried_without_reading, !is_last);
-        // Others still change all at once.
+        // The other routes still change all at once.
         if !is_last {
             let routes = agent.desired.routes.as_mut().unwrap();
             routes.replace_nexthops(&out_of_up0("10.9.0.9"), &out_of_up0("10.9.0.5"));
             let report = agent.pass(Extent::Dirty);
-            // While the links still come up, the pass may be over everything, and names what waits.
+            // While the links still come up, the pass may be a full one, and names the waiting ops.
             let applied = report.ops().filter(|done| done.outcome.is_applied());
             let applied = applied.map(|done| done.op.command(done.devices).to_string());
             let [replace] = &applied.collect::<Vec<_>>()[..] else {
@@ -486,7 +486,7 @@ pub(crate) fn an_object_that_failed_is_tried_again_without_a_read_of_routes() {
     }
 }
 
-/// A delete that names an object takes no route of another (`fib_nh_match`).
+/// A delete that names an object hits no route of another (`fib_nh_match`).
 pub(crate) fn a_writers_twin_in_front_of_one_by_an_object_survives_every_change() {
     let mut agent =
         Agent::in_namespace(Namespace::current(), NexthopMode::Objects, by_three_objects());
@@ -532,7 +532,7 @@ pub(crate) fn a_route_by_an_object_is_changed_whatever_a_writer_did_unheard() {
     }
 }
 
-/// Three by the gateway 10.9.0.9, of which one leaves the device open, and so points at no object.
+/// Three by the gateway 10.9.0.9. One leaves the device open, and so points at no object.
 fn by_objects() -> Agent {
     let led = |dst: &str| Route::new(dst.parse().unwrap(), out_of_up0("10.9.0.9"));
     let routes = vec![led("10.50.0.0/16"), led("10.51.0.0/16"), via("10.52.0.0/16", "10.9.0.9")];
@@ -567,13 +567,13 @@ pub(crate) fn another_gateway_beside_other_changes_is_not_taken_for_one_of_objec
     });
     assert!(report.converged(), "{}", describe(&report));
     assert_eq!(commands(&report).len(), 2, "{}", describe(&report));
-    // And one that no object stands for.
+    // And one that no object can replace.
     let open = |gateway: &str| via("10.0.0.0/8", gateway).nexthops;
     let report =
         agent.change(|routes| routes.replace_nexthops(&open("10.9.0.9"), &open("10.9.0.7")));
     assert!(report.converged(), "{}", describe(&report));
     assert_eq!(commands(&report).len(), 2, "{}", describe(&report));
-    // Of two sets of next hops that become one, there is one object too many.
+    // If two sets of next hops become one, there is one object too many.
     agent.change(|routes| {
         let route = Route::new("10.54.0.0/16".parse().unwrap(), out_of_up0("10.9.0.6"));
         routes.insert(route);
@@ -584,15 +584,15 @@ pub(crate) fn another_gateway_beside_other_changes_is_not_taken_for_one_of_objec
     assert_eq!(objects.lines().count(), 1, "{objects}");
 }
 
-/// With an object go all routes that point at it (`nexthop_flush_dev`, `remove_nexthop`): what is
-/// known of them is not so then.
+/// With an object, all routes that point at it go (`nexthop_flush_dev`, `remove_nexthop`), so the
+/// known state becomes wrong.
 pub(crate) fn another_gateway_after_a_writer_took_the_object_puts_all_back() {
     let mut agent = by_objects();
     ip(&["nexthop", "flush"]);
     assert_eq!(shown("10.50.0.0/16"), "");
     let routes = agent.desired.routes.as_mut().unwrap();
     routes.replace_nexthops(&out_of_up0("10.9.0.9"), &out_of_up0("10.9.0.8"));
-    // What he did may be announced only after the first.
+    // The writer's change may be announced only after the first pass.
     for _ in 0..2 {
         agent.pass(Extent::Dirty);
     }
@@ -601,7 +601,7 @@ pub(crate) fn another_gateway_after_a_writer_took_the_object_puts_all_back() {
     }
 }
 
-/// Who else is on its key matters once it is tried again, and then the kernel refuses it.
+/// Foreign routes on its key matter once it is retried, and then the kernel refuses it.
 pub(crate) fn a_create_that_is_put_off_has_no_foreign_routes_read() {
     let faults = Faults::over(Namespace::current());
     let inline = NexthopMode::Inline;
@@ -610,7 +610,7 @@ pub(crate) fn a_create_that_is_put_off_has_no_foreign_routes_read() {
     agent.want(via("10.60.0.0/16", "192.0.2.1"));
     let report = agent.pass(Extent::Everything);
     assert_eq!(report.failed().count(), 1, "{}", describe(&report));
-    // Of both families those of addresses and ours, once each.
+    // One dump of addresses and one of our routes for each family.
     let next = At::Dump(Kind::Route, 5);
     let backoff = |_| Some(Duration::from_secs(60));
     faults.add(next, Fault::Refuse(EPERM));
@@ -620,7 +620,7 @@ pub(crate) fn a_create_that_is_put_off_has_no_foreign_routes_read() {
     assert_eq!(put_off.pending().count(), 1, "{}", describe(&put_off));
     assert!(put_off.doubts().is_empty(), "{}", describe(&put_off));
     assert_eq!(put_off.coverage(), EventCoverage::Part);
-    // As it is read where it may be tried.
+    // As it is read when it may be retried.
     faults.add(next, Fault::Refuse(EPERM));
     let tried = agent.try_pass(Extent::Everything);
     faults.clear();
@@ -637,7 +637,7 @@ pub(crate) fn a_create_that_is_put_off_has_no_foreign_routes_read() {
     agent.leave();
 }
 
-/// Without a subscription, or where not all could be read, only full passes find what changes.
+/// Without a subscription, or after an incomplete read, only full passes find changes.
 pub(crate) fn events_cover_what_a_source_that_listens_has_read() {
     let faults = Faults::over(Namespace::current());
     let routes = [via("10.50.0.0/16", "10.9.0.5")];

@@ -1,4 +1,4 @@
-//! What the kernel removes as a side effect of what is done to a link: where that is another
+//! Objects that the kernel removes as a side effect of a change to a link. If one is another
 //! writer's, the op is held and names it.
 
 use trueup_net::{Desired, IfName, Link, LinkKind, VxlanAttrs};
@@ -25,7 +25,7 @@ fn port_of(master: Option<&str>, link: Link<IfName>) -> Link<IfName> {
     link.with_master(master.map(name))
 }
 
-/// A pass that changes nothing, and holds an op over an object that it names so.
+/// Asserts that a pass changes nothing, and holds an op because of the named object.
 fn is_held(change: &Desired, ledger: &MemoryLedger, object: &str) {
     let before = Snapshot::settled();
     let held = pass(change, ledger);
@@ -36,7 +36,7 @@ fn is_held(change: &Desired, ledger: &MemoryLedger, object: &str) {
     assert!(named && held.applied().count() == 0, "{object}: {text}");
 }
 
-/// Makes a foreign nexthop object that a route uses: one that nothing uses holds nothing.
+/// Makes a foreign nexthop object with a route that uses it. Without a use it would hold no op.
 fn used_nexthop(id: u32, dev: &str) {
     let nexthop = format!("nexthop add id {id} dev {dev} proto static");
     let route = format!("route add 10.20{id}.0.0/16 nhid {id} proto static");
@@ -102,14 +102,14 @@ pub(crate) fn a_nexthop_object_on_a_bridge_holds_its_last_port() {
     for change in [&nothing(), &none, &links([down(port)])] {
         is_held(change, first.ledger(), "nexthop 6");
     }
-    // Another port that is live keeps the carrier.
+    // Another live port keeps the carrier.
     ip_batch(["link set f0 master fb0", "link set f0 up"]);
     Snapshot::settled();
     converge(&none, first.ledger());
     converge(&nothing(), first.ledger());
 }
 
-/// Each of two ports leaves the other's carrier, and both together none: one goes.
+/// Each of two ports leaves the bridge a carrier, but both together do not: one goes.
 pub(crate) fn a_nexthop_object_on_a_bridge_holds_one_of_its_last_two_ports() {
     ip_batch(["link add fb0 type bridge", "link set fb0 up"]);
     let veth = |one: &str, other| {
@@ -137,7 +137,7 @@ pub(crate) fn a_neighbour_on_a_bridge_holds_the_port_that_would_change_its_addre
     ip_batch(["neighbour add 10.9.0.9 lladdr 02:00:00:00:00:09 dev br0 nud permanent"]);
     let joined = links([bridge("br0"), port_of(Some("br0"), pair())]);
     is_held(&joined, first.ledger(), "neighbour 10.9.0.9");
-    // With an address of its own the bridge keeps its neighbours.
+    // With its own address the bridge keeps its neighbours.
     ip(&["neighbour", "delete", "10.9.0.9", "dev", "br0"]);
     let second = converge(&joined, first.ledger());
     ip_batch([
@@ -153,7 +153,7 @@ pub(crate) fn a_neighbour_on_a_bridge_holds_the_port_that_would_change_its_addre
     converge(&links([bridge("br0"), port_of(None, pair())]), second.ledger());
 }
 
-/// A port takes its static entries along when it leaves the bridge, and a VXLAN all of its own.
+/// A port that leaves a bridge loses its static entries; a VXLAN that goes loses all of its own.
 pub(crate) fn a_forwarding_entry_holds_its_port_and_its_tunnel() {
     let vxlan = LinkKind::Vxlan(VxlanAttrs::new(7).with_port(4789));
     let tunnel = up(vxlan, "x0");
@@ -175,7 +175,7 @@ pub(crate) fn a_forwarding_entry_holds_its_port_and_its_tunnel() {
     assert_eq!(rows(), before);
 }
 
-/// The neighbours that are not permanent go with a carrier.
+/// Neighbours that are not permanent go with the carrier.
 pub(crate) fn a_neighbour_that_is_not_permanent_holds_what_takes_its_carrier() {
     ip_batch([
         "link add v0 type veth peer name v1",
@@ -187,7 +187,7 @@ pub(crate) fn a_neighbour_that_is_not_permanent_holds_what_takes_its_carrier() {
     is_held(&change, &MemoryLedger::default(), "neighbour 10.9.0.9");
 }
 
-/// A device that joins a VRF or leaves one is set down and up again by the kernel (`cycle_netdev`).
+/// If a device joins or leaves a VRF, the kernel sets it down and up again (`cycle_netdev`).
 pub(crate) fn an_object_on_a_port_holds_what_makes_it_a_vrfs() {
     ip_batch(["link add fv0 type vrf table 50", "link set fv0 up"]);
     let first = converge(&links([pair()]), &MemoryLedger::default());
@@ -200,7 +200,7 @@ pub(crate) fn an_object_on_a_port_holds_what_makes_it_a_vrfs() {
     is_held(&links([port_of(None, pair())]), second.ledger(), "fd00:9::1");
 }
 
-/// Where the kernel stores who made an address, one that is link-local and made by hand is foreign.
+/// If the kernel stores the writer of an address, a manual link-local one is foreign.
 pub(crate) fn a_link_local_address_that_was_made_by_hand_holds_its_link() {
     let first = converge(&links([bridge("br0")]), &MemoryLedger::default());
     ip(&["address", "add", "fe80::1/64", "dev", "br0", "nodad"]);
@@ -210,7 +210,7 @@ pub(crate) fn a_link_local_address_that_was_made_by_hand_holds_its_link() {
     converge(&nothing(), first.ledger());
 }
 
-/// Below 68 bytes all of IPv4 leaves a device (`inetdev_event`).
+/// Below 68 bytes a device loses all of IPv4 (`inetdev_event`).
 pub(crate) fn what_is_of_ipv4_holds_an_mtu_that_is_too_small_for_it() {
     let ifb = || up(LinkKind::Ifb, "i0");
     let first = converge(&links([ifb()]), &MemoryLedger::default());
@@ -244,7 +244,7 @@ pub(crate) fn a_reject_route_of_ipv6_holds_the_loopback_device_up() {
     converge(&change, &MemoryLedger::default());
 }
 
-/// A VLAN or a device of the like that is down already loses nothing with the device below.
+/// A VLAN or similar device that is already down loses nothing with the device below.
 pub(crate) fn a_vlan_that_is_down_holds_nothing() {
     let first = converge(&links([pair()]), &MemoryLedger::default());
     ip(&["link", "add", "link", "v0", "name", "f0", "type", "vlan", "id", "7"]);

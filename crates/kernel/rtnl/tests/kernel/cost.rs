@@ -1,6 +1,6 @@
-//! What a pass writes to the disk, counted by the journal: nothing where the marker proves what is
-//! ours, one sync before and one after where the ledger does. And what it reads: a dump more than
-//! is due is refused.
+//! The writes of a pass to the disk, counted by the journal. There are none if the marker proves
+//! ownership, and one sync before and one after if the ledger does. Also its reads: an unnecessary
+//! dump is refused.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use trueup_testkit::{Scratch, ip_batch, uplinks};
 
 use crate::support::{address, bridge, describe, name, nothing, via};
 
-/// A journal in a directory of its own, which goes with it.
+/// A journal in its own directory, which is deleted with it.
 struct Desk {
     _directory: Scratch,
     journal: Journal,
     ledger: JournalLedger,
 }
 
-/// What a pass did to the disk.
+/// The disk writes of a pass.
 struct Cost {
     syncs: u64,
     writes: u64,
@@ -35,7 +35,7 @@ impl Desk {
         Desk { _directory: directory, journal, ledger }
     }
 
-    /// What a pass cost, which has to converge.
+    /// Runs a pass, which must converge, and returns its cost.
     fn pass(&mut self, desired: &Desired, options: &Options) -> (Report, Cost) {
         let before = self.journal.stats();
         let here = Namespace::current();
@@ -59,7 +59,7 @@ fn marked() -> Desired {
         .with_rules([Rule::new(trueup_net::Family::Inet, 1000, RuleAction::Lookup(100))])
 }
 
-/// Every kind but links, made, looked at, changed and taken down.
+/// Every kind but links, made, examined, changed and deleted.
 pub(crate) fn what_the_marker_proves_costs_no_write() {
     uplinks(1);
     let mut desk = Desk::new("marked");
@@ -73,7 +73,7 @@ pub(crate) fn what_the_marker_proves_costs_no_write() {
 pub(crate) fn what_the_ledger_proves_costs_two_syncs_a_pass_and_none_when_still() {
     uplinks(1);
     let mut desk = Desk::new("recorded");
-    // The first change of all makes the file.
+    // The very first change creates the file.
     let made = desk.pass(&links(["b0"]), &Options::default());
     assert!(made.1.syncs > 0);
     let _gone = desk.pass(&nothing(), &Options::default());
@@ -109,7 +109,7 @@ fn links<const N: usize>(names: [&str; N]) -> Desired {
 /// `EPERM`.
 const REFUSED: i32 = 1;
 
-/// The namespace, where that dump of a kind is refused.
+/// The namespace, which refuses this dump of a kind.
 fn refusing(kind: trueup_testkit::Kind, dump: u32) -> Namespace {
     let faults = Faults::over(Namespace::current());
     faults.add(At::Dump(kind, dump), Fault::Refuse(REFUSED));
@@ -138,7 +138,7 @@ pub(crate) fn a_pass_that_leaves_links_alone_reads_them_once() {
     }
 }
 
-/// One missing device costs the others no share of each pass.
+/// One missing device does not slow down each pass over the others.
 pub(crate) fn what_waits_for_a_device_costs_no_second_read() {
     let (desired, options) = on_one_of_many();
     let on_missing = [address("up0", "10.3.0.1/24"), address("none", "10.5.0.1/24")];

@@ -1,4 +1,4 @@
-//! A list that is short by mistake, in a loop that is running.
+//! A list that is too short by mistake, in a running loop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ fn ours() -> usize {
     ip(&["route", "show", "proto", "116"]).lines().count()
 }
 
-/// A share does not limit a kind of which few are ours.
+/// A percentage does not limit a kind with few objects of ours.
 pub(crate) fn deletes_beyond_a_share_are_held_until_they_are_allowed_once() {
     uplinks(1);
     let here = Namespace::current().open().unwrap();
@@ -45,7 +45,7 @@ pub(crate) fn deletes_beyond_a_share_are_held_until_they_are_allowed_once() {
     };
     declare(40, 40);
     declare(20, 20);
-    // More than half, by a pass over what has changed and by passes over everything.
+    // More than half, by a pass over the changes and by full passes.
     declare(9, 20);
     for _ in 0..2 {
         assert!(!handle.force(LONG).unwrap().converged());
@@ -55,7 +55,7 @@ pub(crate) fn deletes_beyond_a_share_are_held_until_they_are_allowed_once() {
     allow.store(true, Ordering::Relaxed);
     assert!(handle.force(LONG).unwrap().converged());
     assert_eq!((ours(), handle.exceptions().len()), (9, 0));
-    // Only once; and of nine no share is limited.
+    // Only once. And a percentage limits no kind with nine.
     declare(30, 30);
     declare(10, 30);
     declare(29, 29);

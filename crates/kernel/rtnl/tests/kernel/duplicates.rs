@@ -27,7 +27,7 @@ fn flags() -> String {
     ip(&["address", "show", "dev", "v0", "to", ADDRESS])
 }
 
-/// By a single pass and by the next one, each of another process.
+/// By a single pass and by the next one, each in another process.
 pub(crate) fn a_duplicate_address_is_never_called_converged() {
     rival();
     let here = Namespace::current();
@@ -44,7 +44,7 @@ pub(crate) fn a_duplicate_address_is_never_called_converged() {
         Rtnl::new().plan(&here, &desired(), &MemoryLedger::default(), &Options::default());
     let (plan, observed) = planned.unwrap();
     assert!(!plan.is_empty() || !observed.is_complete());
-    // Its rival may answer before a pass has read back what it made anew.
+    // Its rival may answer before a pass has read back the recreated address.
     wait_until("its detection runs again", || {
         let report = pass();
         assert!(!report.converged());

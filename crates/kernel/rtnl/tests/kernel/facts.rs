@@ -1,5 +1,5 @@
-//! What the kernel does by itself, and no pass can prevent: facts that the judge's generators step
-//! around, held here so that a kernel that does otherwise is noticed.
+//! The kernel's own behaviour, which no pass can prevent. The judge's generators avoid these cases;
+//! these tests notice a kernel that behaves differently.
 
 use trueup_apply::ErrorClass;
 use trueup_net::{Desired, Neighbour};
@@ -8,8 +8,8 @@ use trueup_testkit::{Kind, ip, ip_batch, ip_fails, uplinks};
 
 use crate::support::{converge, describe, name, pass, rows};
 
-/// A bridge has the least hardware address among its ports', unless it was given one, and a device
-/// whose address changes forgets its neighbours, permanent ones too.
+/// A bridge takes the least hardware address of its ports, unless it was given one. A device whose
+/// address changes loses its neighbours, permanent ones too.
 pub(crate) fn a_port_costs_its_bridge_the_neighbours() {
     ip_batch([
         "link add br0 type bridge",
@@ -24,7 +24,7 @@ pub(crate) fn a_port_costs_its_bridge_the_neighbours() {
     ip(&["link", "set", "v0", "master", "br0"]);
     assert_eq!(declared(), [""; 0]);
 
-    // With an address of its own it keeps them.
+    // With its own address it keeps them.
     ip_batch([
         "link set v0 nomaster",
         "link set br0 address 02:00:00:00:00:ff",
@@ -35,8 +35,8 @@ pub(crate) fn a_port_costs_its_bridge_the_neighbours() {
     assert_eq!(declared().len(), 1);
 }
 
-/// `onlink` does not help an IPv6 gateway that a longer prefix has on another device, nor does it
-/// matter that a shorter one has it on the right device.
+/// `onlink` does not help an IPv6 gateway that has a longer prefix on another device, even if a
+/// shorter one is on the right device.
 pub(crate) fn an_ipv6_gateway_on_link_is_refused_where_it_is_elsewhere() {
     uplinks(2);
     ip(&["address", "add", "fd00:200::2/32", "dev", "up1", "nodad"]);
@@ -57,8 +57,8 @@ pub(crate) fn an_ipv6_table_s_local_default_catches_its_gateways() {
     ip(&[&gateway[..], &["101"]].concat());
 }
 
-/// A link whose MTU is below 1280 has no IPv6, and takes no IPv6 neighbour ("IPv6 is disabled on
-/// this device", EINVAL): that is no fault of the neighbour's, and ends with the MTU.
+/// A link with an MTU below 1280 has no IPv6, and refuses IPv6 neighbours ("IPv6 is disabled on
+/// this device", EINVAL). This is no fault of the neighbour, and ends with the MTU.
 pub(crate) fn a_neighbour_waits_for_its_device_to_have_ipv6() {
     ip_batch(["link add v0 mtu 1000 type veth peer name v1"]);
     let desired = Desired::default().with_neighbours([Neighbour::new(

@@ -22,7 +22,7 @@ fn routes() -> Desired {
     Desired::default().with_routes(routes.collect::<Vec<_>>())
 }
 
-/// A loop whose failed ops are not tried again by time, and the number of ops that failed.
+/// Starts a loop that never retries failed ops by time. Also returns the number of failed ops.
 fn start(desired: Desired) -> (Running<Rtnl>, Arc<AtomicU32>) {
     let failed = Arc::new(AtomicU32::new(0));
     let counted = failed.clone();
@@ -30,7 +30,7 @@ fn start(desired: Desired) -> (Running<Rtnl>, Arc<AtomicU32>) {
         .with_interval(Duration::from_secs(3600))
         .with_backoff(Duration::from_secs(3600), Duration::from_secs(3600))
         .with_debounce(Duration::from_millis(1));
-    // A descriptor: the loop's thread is not this one, whose namespace alone it is.
+    // A descriptor, since only this thread is in the namespace, not the loop's.
     let here = Namespace::current().open().unwrap();
     let (ledger, options) = (MemoryLedger::default(), Options::default());
     let it = Loop::new(Rtnl::new(), here, desired, ledger, options, config).on_report(
@@ -75,7 +75,7 @@ fn passes(running: &Running<Rtnl>) -> u64 {
     stats.full_passes + stats.dirty_passes
 }
 
-/// Another writer's events elsewhere, which a pass answers.
+/// Causes events of another writer elsewhere, which a pass answers.
 fn events(running: &Running<Rtnl>) {
     for _ in 0..3 {
         let before = passes(running);
@@ -85,7 +85,7 @@ fn events(running: &Running<Rtnl>) {
     }
 }
 
-/// The create would fail, and each time later.
+/// The create would fail, every time.
 pub(crate) fn no_event_has_a_key_tried_that_another_writer_has() {
     uplink();
     KEYS.into_iter().for_each(take);
@@ -98,7 +98,7 @@ pub(crate) fn no_event_has_a_key_tried_that_another_writer_has() {
     running.stop(Duration::from_secs(10)).unwrap();
 }
 
-/// The create was refused, as nobody knew yet of the other writer's route.
+/// The create was refused, since the other writer's route was not known yet.
 pub(crate) fn a_key_that_is_freed_ends_the_backoff_of_its_create() {
     uplink();
     let (running, failed) = start(Desired::default().with_routes([]));

@@ -1,5 +1,5 @@
-//! The kinds of links that not every kernel has: made, kept, changed and removed, one kind a test.
-//! Each runs where the kernel knows the kind, and nowhere else.
+//! Kinds of links that not every kernel has: made, kept, changed and removed, one kind per test.
+//! Each test runs only if the kernel has the kind.
 
 use std::process::Command;
 
@@ -40,8 +40,8 @@ fn vrf(table: u32) -> Link<IfName> {
     up(LinkKind::Vrf { table }, "red")
 }
 
-/// Says what the kernel can do, and which markers it returns, a line each: the tables of
-/// `docs/kernels.md` are made out of them.
+/// Prints the kernel's abilities, and the markers that it returns, one per line. The tables of
+/// `docs/kernels.md` are made from them.
 // fact 60
 pub(crate) fn what_the_kernel_can_is_reported() {
     let can = |line: &str| {
@@ -104,13 +104,13 @@ pub(crate) fn what_the_kernel_can_is_reported() {
         let question = format!("marker of an {of} address after a replace without one");
         tell(&question, kept(marker(Kind::Address, text)));
     }
-    // These every kernel that trueup runs on has.
+    // Every kernel that trueup runs on stores these.
     assert!(marker(Kind::Route, "10.50.0.0") && marker(Kind::Rule, "priority=1000"));
 }
 
-/// Takes states one after the other, each of which has to come about in one pass and then hold
-/// still; then nothing is desired, and all has to be as before. What the kernel has of each is
-/// looked at by `see`.
+/// Goes through states one by one. Each must come about in one pass and then be stable. At the end
+/// nothing is desired, and all must be as before. `see` examines the kernel's objects in each
+/// state.
 fn go_through(states: &[Desired], see: impl Fn(usize)) {
     let before = Snapshot::settled();
     let mut last = MemoryLedger::default();
@@ -129,7 +129,7 @@ fn shown(dev: &str) -> Value {
     ip_json::<Value>(&["link", "show", "dev", dev])[0].clone()
 }
 
-/// What iproute2 shows of a link's kind.
+/// Returns iproute2's data on a link's kind.
 fn data(dev: &str) -> Value {
     let link = shown(dev);
     assert_eq!(link["flags"].to_string().matches("\"UP\"").count(), 1, "{link}");
@@ -161,7 +161,7 @@ pub(crate) fn a_vlan_comes_changes_and_goes() {
         links(vec![vlan("br0.v", "br0", id), bridge("br0")])
             .with_addresses([address("br0.v", "10.9.0.1/24")])
     };
-    // Another id is another device, and takes the address along to it.
+    // Another id is another device, which takes the address over.
     go_through(&[on(0), on(7), on(4094)], |at| {
         assert_eq!(data("br0.v")["id"], [0, 7, 4094][at]);
         assert_eq!(shown("br0.v")["link"], "br0");
@@ -188,7 +188,7 @@ pub(crate) fn a_vlan_s_tag_can_be_another_and_its_id_can_be_swapped() {
     });
 }
 
-/// The kernel refuses a port that is up, and brings up those that it takes.
+/// The kernel refuses a port that is up, and brings up the ports that it accepts.
 pub(crate) fn a_bond_takes_new_ports_and_lets_them_go() {
     let ports = |up: fn(LinkKind<IfName>, &str) -> Link<IfName>| {
         [up(LinkKind::Dummy, "p0"), up(LinkKind::Dummy, "p1")]
@@ -289,7 +289,7 @@ pub(crate) fn a_vrf_takes_ports_rules_and_routes_and_goes() {
     });
 }
 
-/// One that someone else makes: it is set up as far as the file says, and neither made nor deleted.
+/// Another writer makes it. trueup sets it up as declared, and neither makes nor deletes it.
 pub(crate) fn a_wireguard_link_that_exists_is_set_up_and_stays() {
     let must_exist = |mtu| Link::must_exist(name("wg0")).with_up(true).with_mtu(mtu);
     let with = |mtu| {

@@ -1,4 +1,4 @@
-//! Links, and what lives on them, one situation a test.
+//! Links, and objects on them, one situation per test.
 
 use trueup_net::{
     Address, BridgeAttrs, Desired, Family, FwMark, IfName, Link, LinkKind, Rule, RuleAction,
@@ -50,7 +50,7 @@ pub(crate) fn a_link_made_again_by_a_writer_is_not_ours() {
     before.assert_same(&Snapshot::take());
 }
 
-/// A user may choose an index: that of a link of ours that is gone leads to nothing of ours.
+/// A user may choose an index. The index of a deleted link of ours proves nothing.
 pub(crate) fn an_index_used_again_is_not_ours() {
     let first = converge(&links(vec![bridge("br0")]), &MemoryLedger::default());
     let index = index_of("br0").to_string();
@@ -88,8 +88,8 @@ pub(crate) fn a_writer_on_our_bridge_holds_its_delete() {
     }
 }
 
-/// Down, a link loses its routes, its neighbours and its IPv6 addresses; with another hardware
-/// address its neighbours, permanent ones too.
+/// A link set down loses its routes, neighbours and IPv6 addresses. With another hardware address
+/// it loses its neighbours, permanent ones too.
 pub(crate) fn a_writer_on_our_link_holds_the_changes_that_would_cost_him_his_objects() {
     let veth = |change: fn(&mut Link<IfName>)| {
         let mut link = up(LinkKind::veth(name("v1")), "v0");
@@ -119,7 +119,7 @@ pub(crate) fn a_writer_on_our_link_holds_the_changes_that_would_cost_him_his_obj
     }
 }
 
-/// Without the ledger what bears the marker goes, and links, which bear none, stay.
+/// Without the ledger, objects with the marker go, and links, which have none, stay.
 pub(crate) fn a_lost_ledger_costs_links_alone() {
     let before = Snapshot::take();
     let mut link = bridge("br0");
@@ -153,7 +153,7 @@ pub(crate) fn kinds_that_are_not_managed_are_not_touched() {
     let silent = Desired::default();
     let second = assert_no_changes(|| converge(&silent, first.ledger()));
     assert_eq!(second.ops().count(), 0);
-    // What was ours is remembered all the same.
+    // Our objects are still remembered.
     let gone = converge(&nothing(), second.ledger());
     assert_eq!(gone.applied().count(), 4, "{}", describe(&gone));
 }
@@ -167,7 +167,7 @@ pub(crate) fn a_mark_without_a_mask_is_a_whole_mark() {
     let report = converge(&desired, &MemoryLedger::default());
     let again = assert_no_changes(|| converge(&desired, report.ledger()));
     assert_eq!(again.ops().count(), 0);
-    // Another writer's equal in all but the protocol is another rule, and both stay.
+    // Another writer's rule that differs only in the protocol is another rule, and both stay.
     ip(&["rule", "add", "fwmark", "7", "priority", "1000", "lookup", "1000000"]);
     let both =
         || rows(Kind::Rule, |_, fields| fields["family"] == "2" && fields["priority"] == "1000");
@@ -176,7 +176,7 @@ pub(crate) fn a_mark_without_a_mask_is_a_whole_mark() {
     assert_eq!(both().len(), 1);
 }
 
-/// A pair goes as one, and with either end what other writers have on the other.
+/// A pair goes as one, and with either end other writers' objects on the other.
 pub(crate) fn a_writer_on_the_other_end_holds_the_pair() {
     let pair =
         links(vec![up(LinkKind::veth(name("v1")), "v0"), up(LinkKind::veth(name("v0")), "v1")]);
@@ -195,8 +195,8 @@ pub(crate) fn a_writer_on_the_other_end_holds_the_pair() {
     }
 }
 
-/// An absent section is no opinion, also where a link of ours carries what an earlier file
-/// declared.
+/// An absent section expresses no opinion, even if a link of ours has objects declared by an
+/// earlier file.
 pub(crate) fn a_link_that_carries_what_is_no_longer_declared_stays() {
     let bridge = Link::new(name("br0"), LinkKind::Bridge(BridgeAttrs::default()));
     let whole = Desired::default()
@@ -214,7 +214,7 @@ pub(crate) fn a_link_that_carries_what_is_no_longer_declared_stays() {
     assert_eq!(Snapshot::settled().index_of("br0"), None);
 }
 
-/// A bridge says that it does not filter, whether or not the kernel can.
+/// A bridge reports that it does not filter, even on a kernel that cannot.
 pub(crate) fn a_bridge_can_be_declared_not_to_filter() {
     let attrs = BridgeAttrs::default().with_vlan_filtering(false);
     let desired = Desired::default().with_links([Link::new(name("br0"), LinkKind::Bridge(attrs))]);

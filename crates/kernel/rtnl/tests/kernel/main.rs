@@ -1,4 +1,4 @@
-//! The source against the kernel that runs it.
+//! Tests of the source on the running kernel.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code, though without #[test]")]
 

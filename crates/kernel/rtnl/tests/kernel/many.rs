@@ -1,5 +1,5 @@
-//! Very many routes that get another gateway at once, beside routes of all sorts: foreign ones are
-//! read along with ours then, and ours are held in compact form.
+//! Very many routes that change their gateway at once, among routes of all sorts. Foreign ones are
+//! then read along with ours, and ours are stored in compact form.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use trueup_testkit::{Kind, ip_batch, uplinks};
 
 use crate::support::{converge, describe, ours, pass, rows, via};
 
-/// More than make a pass look at the first rows of a dump before it reads all.
+/// More than the number from which a pass samples a dump before reading it all.
 const MANY: u32 = 17_000;
 
 fn dst(n: u32) -> String {
@@ -46,7 +46,7 @@ pub(crate) fn a_new_gateway_for_very_many_routes_leaves_all_that_is_not_ours() {
         format!("route append {} via 10.200.0.7 protocol static", dst(1000)),
         format!("route prepend {} via 10.200.0.7 protocol bird", dst(1002)),
         format!("route append {} dev up0 protocol static", dst(1001)),
-        // Of ours, behind ours.
+        // Ours, behind ours.
         format!("route append {} via 10.200.0.7 protocol {OURS}", dst(1008)),
         // With another type of service, and another metric.
         format!("route add {} tos 0x10 via 10.200.0.7 protocol static", dst(1004)),
@@ -65,7 +65,7 @@ pub(crate) fn a_new_gateway_for_very_many_routes_leaves_all_that_is_not_ours() {
         format!("route replace {} via fd00:200:0::8 protocol {OURS} expires 1000", dst(2001)),
         format!("route replace blackhole {} protocol {OURS}", dst(2004)),
         format!("route replace {} via 10.200.0.8 protocol {OURS} mtu 1400", dst(2006)),
-        // Ours, and not desired.
+        // Ours, and undesired.
         format!("route add 10.142.0.0/24 via 10.200.0.8 protocol {OURS}"),
         format!("route add fd62::/64 via fd00:200:0::8 protocol {OURS}"),
     ]);
@@ -90,7 +90,7 @@ pub(crate) fn a_new_gateway_for_very_many_routes_leaves_all_that_is_not_ours() {
     contested.sort();
     assert_eq!(contested, [key(1000), key(1002)]);
 
-    // Each route that was changed is reported as it was.
+    // Each changed route is reported in its former state.
     let mut was: BTreeMap<RouteKey, Route> = BTreeMap::new();
     let mut deleted = Vec::new();
     for done in report.ops() {
@@ -112,7 +112,7 @@ pub(crate) fn a_new_gateway_for_very_many_routes_leaves_all_that_is_not_ours() {
     assert_eq!(gone.count(), 2, "{deleted:?}");
     for n in 0..MANY {
         let Some(former) = was.get(&key(n)) else {
-            // Made anew, or contested.
+            // Made anew, or in conflict.
             assert!([1000, 1002, 2000, 2001, 2002, 2004].contains(&n), "{n}");
             continue;
         };
@@ -136,8 +136,8 @@ pub(crate) fn a_new_gateway_for_very_many_routes_leaves_all_that_is_not_ours() {
     assert_eq!(foreign_rows(), foreign);
 }
 
-/// A few of so many are changed, and the kernel's echo of each verifies it: what was observed in
-/// compact form is then what the next passes go by.
+/// A few of very many are changed, and verified by the kernel's echoes. The next passes rely on the
+/// compact observation.
 pub(crate) fn a_source_that_listens_knows_very_many_routes_after_another_writer_has_changed_some() {
     uplinks(1);
     let (here, options) = (Namespace::current(), Options::default());
@@ -156,7 +156,7 @@ pub(crate) fn a_source_that_listens_knows_very_many_routes_after_another_writer_
         assert!(report.converged(), "{}", describe(&report));
     }
 
-    // The first of a dump are among them. One is more than it was, and one is another writer's.
+    // The first of a dump are among them. One is an addition, and one is another writer's.
     ip_batch((0..100).map(|n| {
         let (dst, via) = (dst(n), gateway(n, 7));
         format!("route replace {dst} via {via} protocol {OURS}")
@@ -173,7 +173,7 @@ pub(crate) fn a_source_that_listens_knows_very_many_routes_after_another_writer_
     assert!((99..=100).contains(&changed.count()), "{}", describe(&report));
     assert_eq!(foreign_rows(), theirs);
 
-    // What the next passes go by is what is there.
+    // The next passes rely on the kernel's actual state.
     for n in [0, 1, 2, 40, 16_000] {
         let routes = desired.routes.as_mut().unwrap();
         routes.insert(via(&dst(n), &gateway(n, 9)));

@@ -1,5 +1,5 @@
-//! Orders and shapes of requests that are chosen because the kernel is quicker with them: that what
-//! comes of them is what would have come of others.
+//! Orders and shapes of requests chosen because they are faster in the kernel. They must have the
+//! same result as others.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ fn pair() -> Vec<Link<IfName>> {
     vec![end("v0", "v1", "02:00:00:00:00:01"), end("v1", "v0", "02:00:00:00:00:02")]
 }
 
-/// What a namespace holds once it is at rest.
+/// Returns all objects of a namespace once it is at rest.
 fn everything() -> Vec<String> {
     Snapshot::settled();
     [Kind::Address, Kind::Route, Kind::Link]
@@ -29,8 +29,8 @@ fn everything() -> Vec<String> {
         .collect()
 }
 
-/// In one pass links come up after their addresses. In two, the first makes the links, and so they
-/// are up before.
+/// In one pass, links come up after their addresses. In two, the first pass makes the links, so
+/// they are up before.
 pub(crate) fn addresses_before_and_after_their_link_comes_up_are_alike() {
     let plain = |text: &str| address("v0", text).with_flags(AddressFlags::default());
     let flagged = |text: &str, flags| address("v0", text).with_flags(flags);
@@ -50,7 +50,7 @@ pub(crate) fn addresses_before_and_after_their_link_comes_up_are_alike() {
     ];
     let hop = NextHop::via("fd00:1::9".parse().unwrap());
     let route = Route::new("fd00:9::/64".parse().unwrap(), NextHops::One(hop));
-    // Without a carrier duplicate detection never ends.
+    // Without a carrier, duplicate address detection never ends.
     for (dad, carrier) in [("0", true), ("1", true), ("0", false)] {
         let mut links = Desired::default().with_links(pair());
         if !carrier {
@@ -86,22 +86,22 @@ pub(crate) fn addresses_before_and_after_their_link_comes_up_are_alike() {
     }
 }
 
-/// What a namespace holds at rest, less the multicast routes of links that have no carrier: the
-/// kernel makes them at the first address that comes on such a link when it is up, and else when
-/// the carrier comes.
+/// Returns all objects of a namespace at rest, except the multicast routes of links without a
+/// carrier. The kernel makes these at the first address added to such a link while it is up, else
+/// when the carrier comes.
 fn alike(carrier: bool) -> Vec<String> {
     let mut all = everything();
     all.retain(|row| carrier || !row.contains("dst ff00::/8"));
     all
 }
 
-/// What it holds once the carrier is there.
+/// Returns all objects once the carrier is there.
 fn connected() -> Vec<String> {
     ip(&["link", "set", "v1", "up"]);
     everything()
 }
 
-/// Links of every kind that a namespace without modules has, some on top of others, and pairs.
+/// Links of every kind available without modules, some stacked on others, and pairs.
 fn many() -> Desired {
     let mut links = pair();
     for number in 0..6 {
@@ -155,7 +155,7 @@ pub(crate) fn many_links_go_in_one_message_and_no_writer_with_them() {
     assert_eq!(rows(Kind::Link, |_, _| true).len(), 4);
 }
 
-/// One that is gone by then is gone, whoever took it, and the rest goes all the same.
+/// A link that another writer has already deleted is no failure, and the others still go.
 pub(crate) fn few_links_go_one_by_one_and_what_is_gone_is_no_failure() {
     let links = |count: usize| {
         Desired::default().with_links(

@@ -1,4 +1,4 @@
-//! What the rules of ownership are about, and a scenario cannot say.
+//! Rules of ownership that a scenario cannot express.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,8 +12,8 @@ use trueup_testkit::{Scratch, Snapshot, assert_no_changes, ip, named_netns, upli
 
 use crate::support::{address, describe, name, nothing, up, via};
 
-/// Who holds his desired state and changes it where it is shows no other lists: what he wants
-/// otherwise now was not taken from anybody.
+/// A caller who changes its desired state in place passes no other lists. Its changed objects were
+/// not lost to another writer.
 pub(crate) fn a_desired_state_changed_in_its_place_is_no_contention() {
     uplinks(1);
     let mut desired = nothing()
@@ -36,7 +36,7 @@ pub(crate) fn a_desired_state_changed_in_its_place_is_no_contention() {
         let report = pass(&desired);
         assert!(report.converged(), "{}", describe(&report));
     }
-    // What is taken from him is counted all the same.
+    // Objects that another writer takes are still counted.
     for converges in [true, true, false] {
         ip(&["route", "delete", "10.50.0.0/16"]);
         let report = pass(&desired);
@@ -44,8 +44,8 @@ pub(crate) fn a_desired_state_changed_in_its_place_is_no_contention() {
     }
 }
 
-/// A scope is that of one namespace: neither another one nor one of the same name finds what it
-/// owned.
+/// A scope covers one namespace. Neither another one, nor one with the same name, finds the objects
+/// that it owned.
 pub(crate) fn a_ledger_s_scope_is_one_namespace_in_one_boot() {
     let here = Namespace::current();
     let scope = ledger_scope(&here).unwrap();
@@ -63,7 +63,7 @@ pub(crate) fn a_ledger_s_scope_is_one_namespace_in_one_boot() {
     assert_eq!(scope.boot().len(), 36);
 }
 
-/// What one short run of an agent declares: an object of each kind, about one device of its own.
+/// Declares, for a short run of an agent, one object of each kind on its own device.
 fn declared(number: u8) -> Desired {
     let dev = format!("ours{number}");
     let lladdr = "02:00:00:00:00:09".parse().unwrap();
@@ -78,7 +78,7 @@ fn declared(number: u8) -> Desired {
         .with_rules([rule])
 }
 
-/// Runs that share a marker, each with a ledger of its own in one journal.
+/// Runs that share a marker, each with its own ledger in one journal.
 struct Runs {
     directory: Scratch,
     options: Options,
@@ -90,7 +90,7 @@ impl Runs {
         Runs { directory, options }
     }
 
-    /// As a process of its own would do: nothing is left of the one before but the journal.
+    /// Runs like a separate process: only the journal is left of the earlier one.
     fn run(&self, name: &str, desired: &Desired) {
         let here = Namespace::current();
         let journal = Journal::open(self.directory.join("journal")).unwrap();
@@ -130,8 +130,8 @@ pub(crate) fn with_a_ledger_each_runs_of_one_agent_share_a_namespace() {
     before.assert_same(&Snapshot::settled());
 }
 
-/// What `Options::default` assumes: by the marker the second run takes what the first made for
-/// orphans.
+/// The assumption of `Options::default`: by the marker, the second run takes the first one's
+/// objects for orphans.
 pub(crate) fn with_default_options_a_second_run_deletes_what_the_first_made() {
     uplinks(1);
     let runs = Runs::new("marker", Options::default());

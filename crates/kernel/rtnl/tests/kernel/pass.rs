@@ -46,7 +46,7 @@ fn everything() -> Desired {
         .with_rules([rule(Family::Inet), rule(Family::Inet6)])
 }
 
-/// Fails with all that the report says.
+/// Fails with the whole report.
 fn assert_converged(report: &Passed) {
     let failed: Vec<_> = report.failed().map(|(done, f)| (done.op, f.to_string())).collect();
     let pending: Vec<_> = report.pending().map(|(done, why)| (done.op, why)).collect();
@@ -81,7 +81,7 @@ pub(crate) fn from_nothing_to_everything_and_back() {
     before.assert_same(&Snapshot::settled());
 }
 
-/// A device that never came to be has another number in each plan of a pass.
+/// A device that was never created has another number in each plan of a pass.
 pub(crate) fn what_waits_for_a_link_that_fails_is_reported_once() {
     // The kernel refuses the loopback device.
     let lower = LinkKind::Macvlan(MacvlanAttrs::new(name("lo")));

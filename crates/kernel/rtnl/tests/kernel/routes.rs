@@ -1,4 +1,4 @@
-//! Routes, one situation a test.
+//! Routes, one situation per test.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ fn routes(routes: Vec<Route<trueup_net::IfName>>) -> Desired {
     Desired::default().with_routes(routes)
 }
 
-/// What was announced of routes: `+` for new or replaced, `-` for deleted.
+/// Returns the announcements of routes: `+` for new or replaced, `-` for deleted.
 fn announced(changes: &mut Changes) -> String {
     let all = changes.take();
     let routes = all.iter().filter(|message| message.kind == Kind::Route);
@@ -43,7 +43,7 @@ pub(crate) fn a_changed_gateway_is_one_replace_and_no_delete() {
     }
 }
 
-/// What is declared converges beside it, and is not converged if it fails itself.
+/// A declared route converges beside an offered one, and if it fails itself it is not converged.
 pub(crate) fn a_route_that_is_offered_and_refused_keeps_nothing_from_converging() {
     uplinks(1);
     let none = MemoryLedger::default();
@@ -60,7 +60,7 @@ pub(crate) fn a_route_that_is_offered_and_refused_keeps_nothing_from_converging(
     let mut statuses = 0;
     offered.statuses(&mut |_, status| statuses += usize::from(status.is_some()));
     assert_eq!(statuses, 1);
-    // A pass that may try nothing more does not know whether the kernel takes it.
+    // A pass that may try no more ops does not know if the kernel takes the route.
     let limits = trueup_reconcile::PassLimits::default().with_ops(0);
     let (here, options) = (Namespace::current(), Options::default());
     let cut = Rtnl::new()
@@ -68,7 +68,7 @@ pub(crate) fn a_route_that_is_offered_and_refused_keeps_nothing_from_converging(
         .unwrap();
     assert!(!cut.converged(), "{}", describe(&cut));
 
-    // What is declared and fails still counts.
+    // A declared route that fails still counts.
     let mut both = desired.clone();
     let declared = via("10.52.0.0/16", gateway);
     drop(both.routes.as_mut().unwrap().insert(declared));
@@ -108,7 +108,7 @@ pub(crate) fn one_impossible_gateway_among_a_hundred_fails_alone() {
     assert!(failed[0].contains("Nexthop has invalid gateway"), "{failed:?}");
     assert_eq!(ours(Kind::Route).len(), 99);
 
-    // Nor does it hold back deletes.
+    // Nor does it hold deletes.
     let few = many(37).split_off(37).into_iter().take(2).collect();
     let report = pass(&routes(few), &MemoryLedger::default());
     assert_eq!(report.applied().count(), 98, "{}", describe(&report));
@@ -147,8 +147,8 @@ pub(crate) fn an_equal_foreign_route_serves_and_is_not_ours_to_delete() {
     }
 }
 
-/// A table over 255, a default route, rejects and no metric: each is stored in another form than
-/// it is written in.
+/// A table above 255, a default route, rejects and a missing metric are each stored in another form
+/// than written.
 pub(crate) fn what_the_kernel_stores_otherwise_is_recognized() {
     uplinks(1);
     let reject = |dst: &str| Route::of_type(RouteType::Blackhole, dst.parse().unwrap());
@@ -186,8 +186,8 @@ pub(crate) fn a_permuted_multipath_route_is_the_same_route() {
     }
 }
 
-/// An IPv6 address is no preferred source while it is tentative, which it is for a moment even
-/// with duplicate detection off: its end is another thread's work.
+/// A tentative IPv6 address is no preferred source. Even without duplicate address detection it is
+/// tentative for a moment, until another thread of the kernel completes it.
 pub(crate) fn an_ipv6_source_waits_for_its_address() {
     uplinks(1);
     let mut sourced = via("fd50::/32", "fd00:200:0::9");
@@ -224,7 +224,8 @@ pub(crate) fn a_route_deleted_between_plan_and_apply_counts_as_deleted() {
     assert_eq!(outcomes.outcomes, [Outcome::Applied, Outcome::Applied]);
 }
 
-/// Between plan and apply another writer takes the key: exclusive creation leaves it to him.
+/// Another writer takes the key between plan and apply. Exclusive creation leaves it to that
+/// writer.
 pub(crate) fn a_key_taken_between_plan_and_apply_is_left_to_the_writer() {
     uplinks(1);
     let here = Namespace::current();
@@ -240,7 +241,7 @@ pub(crate) fn a_key_taken_between_plan_and_apply_is_left_to_the_writer() {
     assert_eq!(BOTH.map(|(dst, _, _)| routes_to(dst)), before);
 }
 
-/// A gateway under a local route is local, and refused as a gateway, until that route is gone.
+/// A gateway under a local route is local, and refused, until that route is gone.
 pub(crate) fn a_local_route_is_made_anew_to_lead_elsewhere() {
     uplinks(1);
     let dst = || "0.0.0.0/0".parse().unwrap();
@@ -252,7 +253,7 @@ pub(crate) fn a_local_route_is_made_anew_to_lead_elsewhere() {
     assert_eq!(report.applied().count(), 2, "{}", describe(&report));
 }
 
-/// In the order of the calls: whose addresses they are, and who moves them, is all the same.
+/// In the order of the calls. The owner of the addresses, and their mover, make no difference.
 pub(crate) fn a_route_follows_its_gateway_to_another_device() {
     uplinks(2);
     let none = MemoryLedger::default();

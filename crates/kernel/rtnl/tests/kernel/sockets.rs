@@ -1,4 +1,4 @@
-//! Passes that are refused a socket, at the begin or for a dump in several parts, or a dump.
+//! Passes that are refused a socket, at the start or for a dump in several parts, or a dump.
 
 use std::io;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::support::{converge, ours, rows};
 const EMFILE: i32 = 24;
 const THEIRS: u8 = 4;
 
-/// A namespace that opens so many sockets, and is out of descriptors then.
+/// Allows this many sockets, and is then out of descriptors.
 #[derive(Debug)]
 struct Scarce(AtomicUsize);
 
@@ -29,7 +29,7 @@ impl Connect for Scarce {
     }
 }
 
-/// A namespace that takes so many requests for a dump, and is out of descriptors then.
+/// Allows this many dump requests, and is then out of descriptors.
 #[derive(Debug)]
 struct Failing(Arc<AtomicUsize>);
 
@@ -88,7 +88,7 @@ impl AsFd for FailingSocket {
     }
 }
 
-/// Takes one of what is left.
+/// Uses up one of the remaining number.
 fn take(left: &AtomicUsize) -> io::Result<()> {
     let order = Ordering::Relaxed;
     let taken = left.fetch_update(order, order, |left| left.checked_sub(1));
@@ -103,11 +103,12 @@ fn desired(numbers: Range<u32>) -> Desired {
     Desired::default().with_routes(numbers.map(blackhole).collect::<Vec<_>>())
 }
 
-/// As many as fill several parts of a dump.
+/// Enough routes for several parts of a dump.
 const MANY: u32 = 7_000;
 
-/// Deletes all routes but the last five, through a namespace that has a little more each time,
-/// until it converges. Returns how many passes could not run, and how many could not verify.
+/// Deletes all routes but the last five, through a namespace that allows a little more each time,
+/// until the pass converges. Returns the number of passes that could not run, and of those that
+/// could not verify.
 fn with_too_little(namespace: impl Fn(usize) -> Namespace) -> (usize, usize) {
     let foreign = || rows(Kind::Route, |row, _| row.protocol() == Some(THEIRS));
     let few = desired(MANY - 5..MANY);
@@ -144,8 +145,8 @@ fn with_too_little(namespace: impl Fn(usize) -> Namespace) -> (usize, usize) {
 pub(crate) fn a_pass_without_a_socket_for_its_dump_deletes_nothing_and_says_so() {
     ip_batch(["route add blackhole fd60:0:7:1::/64 protocol static"]);
     let scarce = |left| Namespace::through(Arc::new(Scarce(AtomicUsize::new(left))));
-    // One at the begin, one in place of that of a dump that was broken off, and one that listens
-    // while it is repeated. All that is left comes in one part.
+    // One at the start, one to replace a broken dump's, and one that listens during its repetition.
+    // The remaining routes come in one part.
     assert_eq!(with_too_little(scarce), (3, 0));
 }
 

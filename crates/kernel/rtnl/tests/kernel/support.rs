@@ -1,4 +1,4 @@
-//! What directed tests share: passes, short ways to write desired objects, and raw rows as text.
+//! Helpers of directed tests: passes, short forms of desired objects, and raw rows as text.
 
 use std::ops::Deref;
 
@@ -14,7 +14,7 @@ pub(crate) fn name(text: &str) -> IfName {
     text.parse().unwrap()
 }
 
-/// A pass that is over: what it said, and the ledger as it left it.
+/// A finished pass: its report, and the ledger after it.
 pub(crate) struct Passed {
     report: Report,
     ledger: MemoryLedger,
@@ -34,7 +34,7 @@ impl Deref for Passed {
     }
 }
 
-/// One pass of a source that has just started, with what an earlier one left in its ledger.
+/// Runs one pass of a new source, with the ledger of an earlier one.
 pub(crate) fn pass(desired: &Desired, ledger: &MemoryLedger) -> Passed {
     let mut ledger = ledger.clone();
     let here = Namespace::current();
@@ -44,14 +44,14 @@ pub(crate) fn pass(desired: &Desired, ledger: &MemoryLedger) -> Passed {
     Passed { report, ledger }
 }
 
-/// A pass that has to converge.
+/// Runs a pass that must converge.
 pub(crate) fn converge(desired: &Desired, ledger: &MemoryLedger) -> Passed {
     let passed = pass(desired, ledger);
     assert!(passed.converged(), "{}", describe(&passed));
     passed
 }
 
-/// All that a report says, a line each.
+/// Formats a report, one fact per line.
 pub(crate) fn describe(report: &Report) -> String {
     let ops = report.ops().map(|done| {
         let command = done.op.command(done.devices);
@@ -63,7 +63,7 @@ pub(crate) fn describe(report: &Report) -> String {
     lines.join("\n")
 }
 
-/// Every kind managed, and nothing desired.
+/// Manages every kind, and desires nothing.
 pub(crate) fn nothing() -> Desired {
     Desired::default()
         .with_links([])
@@ -81,7 +81,7 @@ pub(crate) fn bridge(dev: &str) -> Link<IfName> {
     up(LinkKind::Bridge(BridgeAttrs::default()), dev)
 }
 
-/// An address; in IPv6 without duplicate detection.
+/// Makes an address, in IPv6 without duplicate address detection.
 pub(crate) fn address(dev: &str, text: &str) -> Address<IfName> {
     let mut address = Address::new(name(dev), text.parse().unwrap());
     if text.contains(':') {
@@ -95,7 +95,7 @@ pub(crate) fn via(dst: &str, gateway: &str) -> Route<IfName> {
     Route::new(dst.parse().unwrap(), NextHops::One(hop))
 }
 
-/// The rows of a kind that a predicate takes, each as a line.
+/// Returns the rows of a kind that `keep` accepts, each as a line.
 pub(crate) fn rows(kind: Kind, keep: impl Fn(&RawMessage, &Fields) -> bool) -> Vec<String> {
     let names = names();
     let mut lines = Vec::new();
@@ -109,12 +109,12 @@ pub(crate) fn rows(kind: Kind, keep: impl Fn(&RawMessage, &Fields) -> bool) -> V
     lines
 }
 
-/// The rows of a kind that bear our marker.
+/// Returns the rows of a kind with our marker.
 pub(crate) fn ours(kind: Kind) -> Vec<String> {
     rows(kind, |row, _| row.protocol() == Some(OURS))
 }
 
-/// The routes to a destination in table main.
+/// Returns the routes to a destination in table main.
 pub(crate) fn routes_to(dst: &str) -> Vec<String> {
     rows(Kind::Route, |row, fields| fields["dst"] == dst && row.table() == Some(254))
 }

@@ -78,7 +78,7 @@ fn what_is_copied_comes_before_what_it_is_copied_to() {
     for forwarding in ["net.ipv4.conf.all.forwarding", "net.ipv6.conf.all.forwarding"] {
         assert_eq!(key(forwarding).rank(), 0);
     }
-    // No devices of these names, and no copies.
+    // There are no devices with these names, and no copies.
     for other in ["net.ipv4.all", "net.core.default.x", "net.core.somaxconn"] {
         assert_eq!(key(other).rank(), 3, "{other}");
     }

@@ -79,7 +79,7 @@ proptest! {
         let once = canonical(&key, &text);
         prop_assert_eq!(canonical(&key, &once), once.clone());
         prop_assert!(is_same_value(&key, &text, &once));
-        // What the kernel puts around it makes no difference.
+        // White space added by the kernel makes no difference.
         let line = format!("{text}\n");
         prop_assert!(is_same_value(&key, &text, &line));
     }

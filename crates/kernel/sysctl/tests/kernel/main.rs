@@ -1,4 +1,4 @@
-//! The source against the kernel that runs it.
+//! Tests of the source on the running kernel.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code, though without #[test]")]
 
@@ -39,7 +39,7 @@ trueup_testkit::kernel_tests![
 const FORWARD: &str = "net.ipv4.ip_forward";
 const RANGE: &str = "net.ipv4.ip_local_port_range";
 
-/// The first source is of the settings of `va`, the other one of all others; both share a ledger.
+/// The first source covers the settings of `va`, the other one all others. Both share a ledger.
 fn a_setting_that_moves_to_another_source_of_the_ledger_is_not_reverted() {
     veth_pair("va", "vb");
     let filter = "net.ipv4.conf.va.rp_filter";
@@ -85,7 +85,7 @@ fn values_come_and_stay_and_go_back() {
     agent.converge(&[]);
     assert_eq!([FORWARD, RANGE, "net.ipv4.ip_local_reserved_ports"].map(read), before);
     assert_eq!(read("net.ipv4.conf.lo.rp_filter"), "0");
-    // Another writer's value is his.
+    // Another writer's value stays that writer's.
     agent.converge(&[(FORWARD, "1"), (RANGE, "40000 50000")]);
     write(RANGE, "40001 50000");
     let report = agent.pass(&[]);
@@ -111,12 +111,12 @@ fn what_all_copies_takes_one_pass() {
     for family in ["ipv4", "ipv6"] {
         let name = |of: &str| format!("net.{family}.conf.{of}.forwarding");
         let (all, default, v0, v1) = (name("all"), name("default"), name("v0"), name("v1"));
-        // What is right before `all` is written, and wrong after it.
+        // Right before `all` is written, and wrong after it.
         let pairs = [(&*v0, "0"), (&*default, "0"), (&*all, "1")];
         Agent::new().converge(&pairs);
         assert_eq!([&v0, &v1, &default, &all].map(|name| read(name)), ["0", "1", "0", "1"]);
     }
-    // The switch turns this one, too.
+    // The switch changes this one, too.
     let redirects = "net.ipv4.conf.all.accept_redirects";
     write("net.ipv4.ip_forward", "0");
     write(redirects, "1");
@@ -148,10 +148,10 @@ fn an_ipv4_default_is_not_copied_to_a_device_that_has_or_had_an_ipv4_address() {
     let mut expected = before;
     "2".clone_into(&mut expected[0]);
     assert_eq!(values("rp_filter"), expected);
-    // A device that comes later begins with it, address or none.
+    // A device that is added later begins with it, with or without an address.
     veth_pair("later", "other");
     assert_eq!(read("net.ipv4.conf.later.rp_filter"), "2");
-    // These are copied to nothing that is there, and the switch neither.
+    // These are not copied to existing devices, nor is the switch.
     for name in [
         "disable_policy",
         "disable_xfrm",
@@ -232,7 +232,7 @@ fn what_the_kernel_refuses_is_refused_alone() {
 
 fn what_rests_on_another_value_takes_one_pass() {
     let start = "net.ipv4.ip_unprivileged_port_start";
-    // The range has to begin above, and is written first.
+    // The range must begin above, and is written first.
     Agent::new().converge(&[(RANGE, "600 700"), (start, "500")]);
     assert_eq!((read(RANGE), read(start)), ("600\t700".into(), "500".into()));
 }
@@ -250,7 +250,7 @@ fn an_order_and_a_directory_are_no_values() {
 }
 
 fn without_the_right_it_is_told_as_that() {
-    // Host-wide: to be read here, and not to be written with whatever right.
+    // Host-wide: readable here, but not writable with any privilege.
     let shared = "net.core.rmem_max";
     if fs::exists(key(shared).file()).unwrap() {
         let report = Agent::new().pass(&[(shared, "4999"), (FORWARD, "1")]);
@@ -259,7 +259,7 @@ fn without_the_right_it_is_told_as_that() {
     }
     without_net_admin();
     let report = Agent::new().pass(&[(FORWARD, "0")]);
-    // The file's mode speaks where the capability does not.
+    // The file's mode decides, not the capability.
     match read(FORWARD).as_str() {
         "0" => assert!(report.converged()),
         _ => assert_eq!(failed(&report), [(FORWARD.to_owned(), ErrorClass::Permission)]),
@@ -304,16 +304,16 @@ fn a_long_list_is_read_whole() {
     let ports = "net.ipv4.ip_local_reserved_ports";
     let odd = |from: u32| (from..from + 1600).step_by(2).map(|port| port.to_string());
     let list = odd(10001).collect::<Vec<_>>().join(",");
-    // Longer than the kernel takes at once, though each part is good.
+    // Longer than the kernel takes at once, though each part is valid.
     assert!(list.parse::<trueup_sysctl::Value>().is_err());
     let list = odd(10001).take(600).collect::<Vec<_>>().join(",");
     Agent::new().converge(&[(ports, &list)]);
-    // What others made of it in several writes is read whole as well.
+    // A value that others made in several writes is also read whole.
     let long = odd(20001).chain(odd(30001)).collect::<Vec<_>>().join(",");
     let file = key(ports).file().display().to_string();
     let shell = |script: String| Command::new("sh").args(["-c", &script]).output().unwrap();
     shell(format!("printf %s {long} | dd of={file} bs=4000"));
-    // A reader that asks for less than all of it at once gets no more than that.
+    // A reader that asks for less than all of it at once gets no more.
     let all = shell(format!("cat {file}")).stdout;
     assert!(all.len() > 8000 && read(ports).len() < 8000);
     let seen = Agent::new().observe(&[ports]);
@@ -384,7 +384,7 @@ fn a_namespace_that_is_none_says_so() {
     };
     let missing = error("sysctl-none".parse().unwrap());
     assert_eq!(missing.kind(), ErrorKind::Namespace);
-    // It may come.
+    // It may appear.
     assert!(missing.is_retryable() && !Sysctl::is_scope_gone(&missing));
     assert!(missing.to_string().contains("sysctl-none"), "{missing}");
     let model = error(model::Kernel::new().namespace());

@@ -1,4 +1,4 @@
-//! What the tests share: an agent that counts its writes, and another writer who writes without it.
+//! Helpers of the tests: an agent that counts its writes, and another writer beside it.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ pub(crate) fn key(text: &str) -> Key {
     text.parse().unwrap()
 }
 
-/// A value as the calling thread sees it, without its newline.
+/// Returns a value as the calling thread sees it, without its newline.
 #[track_caller]
 pub(crate) fn read(name: &str) -> String {
     let text = fs::read_to_string(key(name).file());
@@ -28,7 +28,7 @@ pub(crate) fn write(name: &str, value: &str) {
     written.unwrap_or_else(|error| panic!("{name}: {error}"));
 }
 
-/// All that a report says, a line each.
+/// Formats a report, one fact per line.
 pub(crate) fn describe(report: &Report) -> String {
     let ops = report.ops().iter().map(ToString::to_string);
     let findings = report.findings().iter().map(ToString::to_string);
@@ -41,7 +41,7 @@ pub(crate) fn failed(report: &Report) -> Vec<(String, ErrorClass)> {
     failed.map(|(done, failure)| (done.key.to_string(), failure.class)).collect()
 }
 
-/// The kernel's files, with a count of what is written.
+/// The kernel's files, with a count of the writes.
 struct Counted(Arc<AtomicUsize>);
 
 impl Files for Counted {
@@ -76,7 +76,7 @@ impl Agent {
         }
     }
 
-    /// Where the thread is.
+    /// Makes an agent in the thread's namespace.
     pub(crate) fn new() -> Agent {
         Agent::of(Namespace::current())
     }
@@ -92,8 +92,8 @@ impl Agent {
         pass.unwrap()
     }
 
-    /// A pass that converges, and another, which writes nothing: neither to the kernel nor to the
-    /// ledger.
+    /// Runs a pass that must converge, and another, which must write neither to the kernel nor to
+    /// the ledger.
     #[track_caller]
     pub(crate) fn converge(&mut self, pairs: &[(&str, &str)]) -> Report {
         let report = self.pass(pairs);
@@ -102,7 +102,7 @@ impl Agent {
         report
     }
 
-    /// A pass that writes nothing.
+    /// Runs a pass that must write nothing.
     #[track_caller]
     pub(crate) fn still(&mut self, pairs: &[(&str, &str)]) -> Report {
         let before = (self.writes.load(Ordering::Relaxed), self.ledger.clone());
@@ -118,7 +118,7 @@ impl Agent {
         seen.unwrap().unwrap()
     }
 
-    /// How many keys are ours.
+    /// Returns the number of keys of ours.
     pub(crate) fn owned(&self) -> usize {
         self.ledger.owned().unwrap().len()
     }

@@ -1,4 +1,4 @@
-//! A source over values that are not the kernel's, and how a test drives it.
+//! A source over fake values, driven by a test.
 
 use trueup_reconcile::{Ledger as _, PassInput, PassLimits, Report as _, Source as _};
 use trueup_sysctl::{ErrorClass, Namespace, Options, Report, Sysctl};
@@ -45,12 +45,12 @@ impl Bench {
         pass.unwrap()
     }
 
-    /// The source and its process end, and others begin.
+    /// Ends the source and its process, and starts new ones.
     pub(crate) fn restart(&mut self) {
         self.source = Sysctl::with_files(self.fake.clone());
     }
 
-    /// A pass that converges, and another, which writes nothing anywhere.
+    /// Runs a pass that must converge, and another, which must write nothing.
     #[track_caller]
     pub(crate) fn converge(&mut self, pairs: &[(&str, &str)]) -> Report {
         let report = self.pass(pairs);

@@ -1,4 +1,4 @@
-//! What goes wrong, each with a key of its own.
+//! Failures, each with its own key.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ fn a_status_lasts_until_the_value_is_set_or_not_desired_any_more() {
     let begin = "sysctl net.ipv4.ip_forward=1: failed: ";
     assert!(words.starts_with(begin) && words.ends_with("(busy)"), "{words}");
     assert_eq!(changes(&bench.pass(&pairs)), [], "it is the same");
-    // Neither is it another one while it waits.
+    // Nor is it another one while it waits.
     let wait = |_| Some(Duration::from_secs(1));
     let waiting = bench.within(&pairs, &PassLimits::default().with_backoff(&wait));
     assert_eq!(waiting.pending().count(), 1);
@@ -102,7 +102,7 @@ fn a_short_write_is_told_and_never_continued() {
     assert_eq!(failed(&report), [(RANGE.to_owned(), ErrorClass::Invalid)]);
     assert!(describe(&report).contains("accepted 3 of 6 bytes"));
     assert!(bench.fake.writes().iter().all(|(_, text)| text == "33 44\n"));
-    // What it did change is ours to undo.
+    // Its actual change is ours to undo.
     assert_eq!(bench.fake.value(RANGE), "33");
     bench.fake.accept(RANGE);
     bench.converge(&[]);
@@ -124,11 +124,11 @@ fn what_the_kernel_makes_something_else_of_is_written_once() {
         bench.restart();
     }
     assert_eq!(bench.fake.writes().len(), 1);
-    // Another writer's value is not what the kernel made of ours.
+    // Another writer's value is not the kernel's form of ours.
     bench.fake.set(BACKLOG, "7");
     assert!(!bench.pass(&[(BACKLOG, "501")]).converged());
     assert_eq!(bench.fake.writes().len(), 2);
-    // What it keeps can be declared.
+    // The stored value can be declared.
     bench.converge(&[(BACKLOG, "504")]);
     bench.pass(&[(BACKLOG, "501")]);
     bench.converge(&[]);
@@ -145,11 +145,11 @@ fn what_is_not_there_is_set_once_it_comes() {
     assert_eq!(report.applied().count(), 1);
     bench.still(&pairs);
     bench.fake.set(eth0, "0");
-    // The driver waits, on account of a failure that was due to its absence.
+    // The driver waits because of a failure that was due to its absence.
     let held = |_| Some(Duration::from_secs(60));
     let report = bench.within(&pairs, &PassLimits::default().with_backoff(&held));
     assert!(report.converged(), "{}", describe(&report));
-    // It goes, and with it what was ours.
+    // It goes, and our value with it.
     bench.fake.remove(eth0);
     assert!(!bench.pass(&pairs).converged());
     assert_eq!(bench.owned(), 1);
@@ -182,7 +182,7 @@ fn what_could_not_be_read_back_is_read_by_the_next_pass() {
     assert!(!report.converged());
     assert_eq!(failed(&report), [(FORWARD.to_owned(), ErrorClass::Unknown)]);
     assert_eq!(bench.ledger.open_intents().unwrap().len(), 1);
-    // Still not: nothing is begun on top, and others go on.
+    // Still not. No new intent begins on the key, and other keys go on.
     let report = bench.pass(&[(FORWARD, "1"), (BACKLOG, "3")]);
     assert_eq!(failed(&report).len(), 1);
     assert_eq!(bench.fake.value(BACKLOG), "3");

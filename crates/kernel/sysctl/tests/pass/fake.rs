@@ -1,4 +1,4 @@
-//! Values and a ledger that do what a test says, count what is done to them, and die together.
+//! Values and a ledger that follow a test's script, count calls, and fail together.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,7 +24,7 @@ pub(crate) fn describe(report: &Report) -> String {
     ops.chain(findings).chain(trouble).collect::<Vec<_>>().join("\n")
 }
 
-/// What goes wrong with a key.
+/// A fault of a key.
 #[derive(Clone)]
 enum Fault {
     /// Its writes are refused.
@@ -35,13 +35,13 @@ enum Fault {
     HideUntilWrite(i32),
     /// It cannot be read once it was written.
     HideAfterWrite(i32),
-    /// Of what is written only so many bytes are taken.
+    /// Only this many bytes of a write are taken.
     Short(usize),
-    /// One text becomes another.
+    /// One text is stored as another.
     Makes(String, String),
-    /// It goes as it is written.
+    /// It disappears when it is written.
     Vanish,
-    /// Another writer changes it once it was read back.
+    /// Another writer changes it after it was read back.
     Flip(String),
     /// It is refused until another key has a value.
     Needs(Key, String),
@@ -53,9 +53,9 @@ struct Inner {
     faults: BTreeMap<Key, Fault>,
     copies: Vec<(Key, Key)>,
     writes: Vec<(String, String)>,
-    /// Written and not yet read back.
+    /// The key written and not yet read back.
     fresh: Option<Key>,
-    /// So many calls are left, if they are counted.
+    /// The number of calls left, or `None` if they are not limited.
     left: Option<u32>,
     dead: bool,
 }
@@ -137,18 +137,18 @@ impl Fake {
         self.fault(name, Fault::Needs(key(other), value.to_owned()));
     }
 
-    /// What is written to a key is written to others.
+    /// Copies writes of one key to others.
     pub(crate) fn copies(&self, from: &str, to: &[&str]) {
         let pairs = to.iter().map(|to| (key(from), key(to)));
         self.inner().copies.extend(pairs);
     }
 
-    /// After so many calls of values and ledger everything fails.
+    /// Makes everything fail after this many calls of values and ledger.
     pub(crate) fn die_after(&self, calls: u32) {
         self.inner().left = Some(calls);
     }
 
-    /// Ends that; whether it came to it.
+    /// Ends that, and returns true if the limit was reached.
     pub(crate) fn revive(&self) -> bool {
         let mut inner = self.inner();
         inner.left = None;
@@ -236,7 +236,7 @@ impl Files for Fake {
     }
 }
 
-/// A ledger that counts and fails, and dies with the values.
+/// A ledger that counts and fails, together with the values.
 pub(crate) struct Shaky {
     inner: MemoryLedger,
     fake: Fake,
@@ -258,7 +258,7 @@ impl Shaky {
         }
     }
 
-    /// How often something was recorded.
+    /// Returns the number of recorded changes.
     pub(crate) fn calls(&self) -> usize {
         self.calls
     }

@@ -1,5 +1,4 @@
-//! Passes over values that are not the kernel's, so that everything can fail and every write is
-//! counted.
+//! Passes over fake values, so that every call can fail and every write is counted.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code, though without #[test]")]
 

@@ -1,4 +1,4 @@
-//! What is ours, what was there before us, and what a crash leaves open.
+//! Our values, the values before ours, and intents left open by a crash.
 
 use trueup_reconcile::{Claim, Ledger as _, PassInput, Report as _, Source as _};
 use trueup_sysctl::{
@@ -17,7 +17,7 @@ fn an_open_intent_is_told_also_where_nothing_is_declared_of_its_key() {
     assert!(!report.converged());
     assert_eq!(failed(&report), [(FORWARD.to_owned(), ErrorClass::Unknown)]);
     bench.fake.accept(FORWARD);
-    // A pass settles it, and lets it go.
+    // A pass settles it, and releases it.
     assert!(bench.pass(&[]).converged());
     assert!(bench.pass(&[]).converged());
     assert_eq!(bench.owned(), 0);
@@ -31,7 +31,7 @@ fn reverting_is_for_those_who_ask() {
     assert!(report.converged() && report.ops().is_empty() && report.findings().is_empty());
     assert_eq!(bench.fake.value(FORWARD), "1");
     assert_eq!(bench.owned(), 0);
-    // Let go of, it is as if it had been so.
+    // Once released, it counts as never declared.
     bench.options = Options::default().with_revert(true);
     bench.converge(&[]);
     assert_eq!(bench.fake.value(FORWARD), "1");
@@ -62,7 +62,7 @@ fn what_another_writer_changed_is_left_alone() {
     let mut bench = Bench::reverting(&[(BACKLOG, "100"), (FORWARD, "0")]);
     bench.converge(&[(BACKLOG, "200"), (FORWARD, "1")]);
     bench.fake.set(BACKLOG, "777");
-    // What is what it was before us needs no word.
+    // If the original value is back, there is no finding.
     bench.fake.set(FORWARD, "0");
     let report = bench.pass(&[]);
     assert!(report.converged() && report.ops().is_empty());
@@ -83,7 +83,7 @@ fn a_revert_that_is_refused_is_tried_again() {
     assert!(!report.converged());
     assert_eq!(failed(&report), [(FORWARD.to_owned(), ErrorClass::Permission)]);
     bench.fake.accept(FORWARD);
-    // Neither can what cannot be read be reverted.
+    // An unreadable value cannot be reverted either.
     bench.fake.hide(FORWARD, libc::EIO);
     assert!(!bench.pass(&[]).converged());
     bench.fake.accept(FORWARD);
@@ -173,8 +173,8 @@ fn a_ledger_that_says_what_we_never_said_is_an_error() {
     }
 }
 
-/// The process dies at each point in turn: whatever was done by then, the next one makes it right,
-/// and what was there before us is found again.
+/// The process dies at each point in turn. The next one completes its work, and the values from
+/// before trueup are restored.
 #[test]
 fn a_process_that_dies_anywhere_loses_nothing() {
     let values = [(FORWARD, "0"), (RANGE, "32768 60999"), ("net.ipv4.conf.a.rp_filter", "2")];
@@ -199,7 +199,7 @@ fn a_process_that_dies_anywhere_loses_nothing() {
             assert!(!pass.is_ok_and(|report| report.converged()));
         }
         bench.restart();
-        // One, as ever, or one and another: what was open is settled first.
+        // One pass as usual, or two: open intents are settled first.
         bench.pass(&second);
         bench.converge(&second);
         assert_eq!(bench.fake.value(FORWARD), "0");

@@ -9,7 +9,7 @@ use crate::fake::{Fake, Shaky, desired};
 const FILTER: &str = "net.ipv4.conf.eth0.rp_filter";
 const OTHER: &str = "net.ipv4.conf.eth1.rp_filter";
 
-/// Two sources over the same values: one of the settings of devices, one of all others.
+/// Two sources over the same values: one for the settings of devices, one for all others.
 struct Two {
     fake: Fake,
     ledger: Shaky,
@@ -28,7 +28,7 @@ impl Two {
         }
     }
 
-    /// Runs a pass over each part, the others first; checks that both converge.
+    /// Runs a pass over each part, the others first, and checks that both converge.
     fn pass(&mut self, pairs: &[(&str, &str)], devices: &[&str]) -> [Report; 2] {
         let (of_devices, others) = desired(pairs).split(devices.iter().copied());
         let Two { ledger, of_devices: first, others: second, .. } = self;

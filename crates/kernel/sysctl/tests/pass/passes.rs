@@ -1,4 +1,4 @@
-//! What a pass writes, in which order, and on whose terms.
+//! The writes of a pass, their order, and their conditions.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn a_second_pass_writes_nothing() {
             ("net/ipv4/ip_local_port_range".to_owned(), "40000 50000\n".to_owned()),
         ]
     );
-    // What was so before us is not ours.
+    // A value that was the same before us is not ours.
     assert_eq!(bench.owned(), 2);
     bench.restart();
     bench.still(&pairs);
@@ -49,7 +49,7 @@ fn what_is_copied_is_written_first_and_one_pass_suffices() {
     let pairs = [(all, "1"), (default, "0"), (two, "0"), (redirects, "0")];
     let report = bench.converge(&pairs);
     let order: Vec<_> = report.ops().iter().map(|done| done.key.to_string()).collect();
-    // What was as it is to be, and is no more once `all` is written, is mended in the same pass.
+    // Values that were right until `all` was written are corrected in the same pass.
     assert_eq!(order, [all, redirects, default, two]);
     assert_eq!(bench.fake.value(one), "1");
 }
@@ -62,7 +62,7 @@ fn what_rests_on_another_value_is_tried_again_in_the_same_pass() {
     let pairs = [(RANGE, "600 700"), (start, "500")];
     let report = bench.converge(&pairs);
     assert_eq!(report.applied().count(), 2);
-    // Nothing else was written, so that another try is of no use.
+    // No other value was written, so another try would be useless.
     bench.fake.refuse(start, libc::EINVAL);
     let before = bench.fake.writes().len();
     assert!(!bench.pass(&[(RANGE, "600 700"), (start, "400")]).converged());
@@ -78,7 +78,7 @@ fn the_driver_s_terms_are_kept() {
         cut.filter(|(_, pending)| **pending == Pending::Cut).count()
     };
 
-    // None is a look.
+    // With 0 ops, it only looks.
     let mut bench = Bench::new(&values);
     let report = bench.within(&pairs, &PassLimits::default().with_ops(0));
     assert!(report.is_truncated() && !report.converged() && is_cut(&report) == 3);
@@ -97,7 +97,7 @@ fn the_driver_s_terms_are_kept() {
         bench.converge(&pairs);
     }
 
-    // It is asked before each write.
+    // The limit is checked before each write.
     for go in 0..8 {
         let mut bench = Bench::new(&values);
         let asked = AtomicU32::new(0);
@@ -119,7 +119,7 @@ fn the_driver_s_terms_are_kept() {
     assert_eq!((&pending[0].0.key, pending[0].1), (&key(FORWARD), &Pending::Backoff(second)));
     assert!(!report.is_truncated() && !report.converged());
     assert_eq!(report.applied().count(), 2);
-    // What is right needs no trying.
+    // A value that is right needs no try.
     bench.converge(&pairs);
     let report = bench.within(&pairs, &PassLimits::default().with_backoff(&held));
     assert!(report.converged() && report.ops().is_empty());

@@ -1,4 +1,4 @@
-//! What an administrator of etcd does.
+//! The administration of an etcd cluster.
 
 use std::future::Future;
 use std::io;
@@ -15,9 +15,9 @@ use trueup_world::{Access, Error, Revision};
 
 use super::{Cluster, write_secret};
 
-/// The longest time of a change.
+/// The time limit of one change.
 const BOUND: Duration = Duration::from_secs(60);
-/// The longest time of what is repeated: a member that has stopped does not answer.
+/// The time limit of a call that is repeated: a stopped member does not answer.
 const STATUS: Duration = Duration::from_secs(5);
 
 impl Cluster {
@@ -25,7 +25,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// etcd's.
+    /// If etcd refuses.
     pub fn compact(&self, at: Revision) -> io::Result<()> {
         let at = i64::try_from(at.0).map_err(io::Error::other)?;
         self.at_any(move |client| async move {
@@ -35,11 +35,11 @@ impl Cluster {
         })
     }
 
-    /// Gives the room of deleted and compacted data back to the file system, at a member.
+    /// Returns the space of deleted and compacted data to the file system, at one member.
     ///
     /// # Errors
     ///
-    /// etcd's.
+    /// If etcd refuses.
     pub fn defragment(&self, member: usize) -> io::Result<()> {
         self.at(
             member,
@@ -47,11 +47,11 @@ impl Cluster {
         )
     }
 
-    /// Ends the alarm of a full store.
+    /// Clears the alarm of a full store.
     ///
     /// # Errors
     ///
-    /// etcd's.
+    /// If etcd refuses.
     pub fn disarm(&self) -> io::Result<()> {
         self.at_any(|client| async move {
             let mut client = client.maintenance_client();
@@ -65,12 +65,12 @@ impl Cluster {
         })
     }
 
-    /// Raises the alarm of a full store at a member, as the member does: nothing is written until
-    /// [`disarm`](Self::disarm).
+    /// Raises the alarm of a full store at a member, as the member itself would: etcd refuses
+    /// writes until [`disarm`](Self::disarm).
     ///
     /// # Errors
     ///
-    /// etcd's.
+    /// If etcd refuses.
     pub fn alarm(&self, member: usize) -> io::Result<()> {
         let (id, _) = self.status(member)?;
         self.at(member, move |client| async move {
@@ -86,7 +86,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// etcd's, and when there is no leader.
+    /// If etcd refuses, or there is no leader.
     pub fn move_leader(&self, to: usize) -> io::Result<()> {
         let leader = self.wait_for_leader()?;
         let (id, _) = self.status(to)?;
@@ -98,12 +98,12 @@ impl Cluster {
         })
     }
 
-    /// Adds a user with a password, who may do this. Access control is on only after
+    /// Adds a user with a password and with the rights in `access`. Rights apply only after
     /// [`enable_access_control`](Self::enable_access_control).
     ///
     /// # Errors
     ///
-    /// etcd's.
+    /// If etcd refuses.
     pub fn add_user(&self, name: &str, password: &str, access: &Access) -> io::Result<()> {
         let add = || {
             let administrator = self.administrator()?;
@@ -118,7 +118,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// etcd's.
+    /// If etcd refuses.
     pub fn change_password(&self, name: &str, password: &str) -> io::Result<()> {
         let administrator = self.administrator();
         let change = administrator.and_then(|it| it.set_password(name, password));
@@ -129,7 +129,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// etcd's.
+    /// If etcd refuses.
     pub fn enable_access_control(&mut self) -> io::Result<()> {
         let password = self.folder.join("root.password");
         write_secret(&password, "root")?;
@@ -144,7 +144,7 @@ impl Cluster {
         Administrator::connect(self.admin_config())
     }
 
-    /// Returns a member's id, and the leader's as it has it.
+    /// Returns a member's id, and the leader's id by this member's knowledge.
     pub(super) fn status(&self, member: usize) -> io::Result<(u64, u64)> {
         self.within(STATUS, member, |client| async move {
             let status = client.maintenance_client().status().await?;
@@ -153,14 +153,14 @@ impl Cluster {
         })
     }
 
-    /// Removes the member with that address, and adds one with it.
+    /// Removes the member with that peer address, and adds a new one with it.
     pub(super) fn rejoin(&self, through: usize, peer: &str) -> io::Result<()> {
         let peer = peer.to_owned();
-        // etcd may drop the second change without an answer while the first is not applied.
+        // If the first change is not applied yet, etcd may drop the second without an answer.
         self.within(STATUS, through, move |client| async move {
             let mut client = client.cluster_client();
             let list = client.member_list().await?;
-            // One that was added and has not been started yet has no name.
+            // A member that was added and not yet started has no name.
             let mut members = list.members().iter();
             let former = members.find(|member| member.peer_urls().contains(&peer));
             if let Some(former) = former {
@@ -171,7 +171,7 @@ impl Cluster {
         })
     }
 
-    /// Sends a request to the first member that does not fail.
+    /// Sends a request to one member after another until one succeeds.
     fn at_any<F>(&self, request: impl Fn(Client) -> F) -> io::Result<()>
     where
         F: Future<Output = Result<(), ClientError>>,
@@ -193,7 +193,7 @@ impl Cluster {
         self.within(BOUND, member, request)
     }
 
-    /// Sends a request to a member as its administrator, on a connection of its own.
+    /// Sends a request to a member as its administrator, on a new connection.
     fn within<T, F>(
         &self,
         bound: Duration,

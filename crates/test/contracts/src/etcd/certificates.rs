@@ -15,7 +15,7 @@ use trueup_etcd::Config;
 
 use super::{Place, write_secret};
 
-/// A certificate authority of a test.
+/// A certificate authority for tests, with its secret key in memory.
 #[derive(Debug)]
 pub struct Authority {
     folder: PathBuf,
@@ -23,21 +23,21 @@ pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// The files of a certificate, in PEM.
+/// The PEM files of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The certificate.
+    /// The path of the certificate.
     pub certificate: PathBuf,
-    /// Its key.
+    /// The path of its private key.
     pub key: PathBuf,
 }
 
 impl Authority {
-    /// Makes an authority, with its certificate in `folder`, in the file `NAME.pem`.
+    /// Makes an authority and writes its certificate to `NAME.pem` in `folder`.
     ///
     /// # Errors
     ///
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn new(folder: &Path, name: &str) -> io::Result<Authority> {
         let mut params = params(name, &[])?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -49,7 +49,7 @@ impl Authority {
         Ok(Authority { folder: folder.to_owned(), file, issuer: Issuer::new(params, key) })
     }
 
-    /// Returns the file of its certificate.
+    /// Returns the path of its certificate.
     pub fn file(&self) -> &Path {
         &self.file
     }
@@ -61,12 +61,12 @@ impl Authority {
         }
     }
 
-    /// Issues a certificate, for a server at these addresses or for a client of that name, in the
-    /// files `NAME.pem` and `NAME.key`; what they held is replaced.
+    /// Issues a certificate, for a server at these addresses or for a client with that name. It
+    /// replaces the files `NAME.pem` and `NAME.key`.
     ///
     /// # Errors
     ///
-    /// When the files cannot be written.
+    /// If the files cannot be written.
     pub fn issue(&self, name: &str, addresses: &[IpAddr]) -> io::Result<CertificateFiles> {
         let mut params = params(name, addresses)?;
         params.use_authority_key_identifier_extension = true;
@@ -77,7 +77,7 @@ impl Authority {
         let certificate = params.signed_by(&key, &self.issuer);
         let certificate = certificate.map_err(io::Error::other)?;
         let files = self.files(name);
-        // Moved there whole, as they may be in use.
+        // Write elsewhere and rename, as the files may be in use.
         for (file, text) in
             [(&files.certificate, certificate.pem()), (&files.key, key.serialize_pem())]
         {
@@ -89,11 +89,11 @@ impl Authority {
     }
 }
 
-/// The certificates of a cluster's members, and of their clients: in the same files each time.
+/// The certificates of a cluster's members and their clients. A renewal writes the same files.
 #[derive(Debug)]
 pub(super) struct Certificates {
     authority: Authority,
-    /// Those of the members.
+    /// The members' addresses, and localhost.
     addresses: Vec<IpAddr>,
 }
 
@@ -108,7 +108,7 @@ impl Certificates {
         Ok(certificates)
     }
 
-    /// Makes all but the authority's own anew.
+    /// Issues all certificates again, except the authority's own.
     pub(super) fn issue(&self) -> io::Result<()> {
         self.authority.issue("server", &self.addresses)?;
         self.authority.issue("client", &[]).map(drop)
@@ -118,7 +118,7 @@ impl Certificates {
         &self.authority
     }
 
-    /// The members' arguments.
+    /// Returns the members' TLS arguments.
     pub(super) fn arguments(&self) -> [String; 4] {
         let server = self.authority.files("server");
         [
@@ -135,7 +135,7 @@ impl Certificates {
         config.with_cert_files(client.certificate, client.key)
     }
 
-    /// The same for a client of etcd's own protocol.
+    /// Returns the TLS options of a client of etcd's own protocol.
     pub(super) fn client_options(&self) -> io::Result<TlsOptions> {
         let client = self.authority.files("client");
         let identity = Identity::from_pem(fs::read(client.certificate)?, fs::read(client.key)?);

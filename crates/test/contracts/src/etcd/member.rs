@@ -1,4 +1,4 @@
-//! A member's process.
+//! A member's process: start, stop, and log.
 
 use std::fs::{self, File};
 use std::io;
@@ -22,7 +22,7 @@ pub(super) struct Member {
     launcher: Vec<String>,
     arguments: Vec<String>,
     folder: PathBuf,
-    /// How it was started last.
+    /// The cluster's state and members at its last start.
     cluster: (String, String),
     process: Option<Child>,
 }
@@ -63,7 +63,7 @@ impl Member {
         format!("http://{}", self.peer)
     }
 
-    /// Its part of etcd's `--initial-cluster`.
+    /// Returns its part of etcd's `--initial-cluster`.
     pub(super) fn initial(&self) -> String {
         format!("{}={}", self.name, self.peer_url())
     }
@@ -96,18 +96,18 @@ impl Member {
             .arg(format!("--initial-advertise-peer-urls={peer}"))
             .arg(format!("--initial-cluster={cluster}"))
             .arg(format!("--initial-cluster-state={state}"))
-            // It would connect to the member itself, with the member's own certificate.
+            // The gateway would connect to the member itself, with the member's own certificate.
             .arg("--enable-grpc-gateway=false")
-            // Members may be replaced before they have been connected for some seconds.
+            // Allow tests to replace members that have not been connected for some seconds.
             .arg("--strict-reconfig-check=false")
-            // The weakest there is: a store that is opened often has other work.
+            // The lowest cost: a store opened often has other work.
             .arg("--bcrypt-cost=4")
             .args(&self.arguments)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
         if cfg!(target_arch = "aarch64") {
-            // etcd runs there if a variable says so.
+            // etcd runs on this architecture only if this variable is set.
             command.env("ETCD_UNSUPPORTED_ARCH", "arm64");
         }
         let process = command.spawn().map_err(|error| {
@@ -135,8 +135,8 @@ impl Member {
         fs::remove_dir_all(self.data())
     }
 
-    /// Stops its process, and waits until no thread of it runs: each of them has to take the
-    /// signal first, and on a busy machine one could still answer.
+    /// Stops its process, and waits until none of its threads runs. Each thread takes the signal
+    /// separately, and on a busy machine one could still answer.
     pub(super) fn pause(&self) -> io::Result<()> {
         let pid = self.pid()?;
         kill_process(pid, Signal::STOP)?;
@@ -161,18 +161,18 @@ impl Member {
         pid.ok_or_else(|| io::Error::other(format!("{} does not run", self.name)))
     }
 
-    /// Sets what its command line begins with from its next start on.
+    /// Sets the beginning of its command line from its next start on.
     pub(super) fn set_launcher(&mut self, launcher: Vec<String>) {
         self.launcher = launcher;
     }
 
-    /// True if its process was not started, or has printed that it gives up.
+    /// Returns true if its process was not started, or printed that it gives up.
     pub(super) fn has_failed(&self) -> bool {
         let log = fs::read_to_string(self.log_file()).unwrap_or_default();
         log.contains("bind: address already in use")
     }
 
-    /// The last lines that it printed.
+    /// Returns the last lines of its log.
     pub(super) fn log_end(&self) -> String {
         let log = fs::read_to_string(self.log_file()).unwrap_or_default();
         let lines: Vec<_> = log.lines().rev().take(10).collect();
@@ -189,8 +189,8 @@ impl Member {
     }
 }
 
-/// Two ports that are free now. None is among those that the system gives to outgoing connections:
-/// one of these could take it while the member does not run.
+/// Returns two ports that are free now, outside the range for outgoing connections: one of these
+/// could take the port while the member does not run.
 fn free_ports(address: IpAddr) -> io::Result<(u16, u16)> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let first = std::process::id().wrapping_mul(16);

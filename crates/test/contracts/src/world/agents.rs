@@ -76,7 +76,7 @@ fn an_exporter_creates_updates_and_deletes(fixture: &dyn Fixture) {
     let mut ledger = MemoryLedger::default();
     let mut exporter = Exporter::of_session(session(fixture, "a"));
     pass(&mut exporter, &[export("x", "1"), export("y", "1")], &mut ledger);
-    // One that is started again, and has lost its ledger: what goes with the lease is its own.
+    // A restarted exporter without its ledger: it owns the exports that go with its lease.
     let (mut exporter, mut ledger) =
         (Exporter::of_session(session(fixture, "a")), MemoryLedger::default());
     let report = pass(&mut exporter, &[export("y", "2"), export("z", "1")], &mut ledger);
@@ -256,7 +256,7 @@ fn a_host_exporter_hints_when_its_session_is_cut_off(fixture: &dyn Fixture) {
     fixture.heal("a");
 }
 
-/// A collector of a host, and how many hints it has sent.
+/// Returns a collector of a host, and a counter of its hints.
 fn collector(
     fixture: &dyn Fixture,
     host: &str,
@@ -288,7 +288,7 @@ fn known(collector: &Collector) -> Option<Holdings> {
     collector.holdings(Seen::default()).ok()
 }
 
-/// The names of what a collector holds.
+/// Returns the names of a collector's exports.
 fn held(collector: &Collector) -> Option<Vec<String>> {
     let holdings = known(collector)?;
     let names = holdings.resources().map(|(key, _)| String::from_utf8_lossy(&key.name).into());
@@ -350,12 +350,12 @@ fn what_went_with_a_lease_stays_for_the_grace_and_what_a_live_host_deletes_does_
     within(fixture, fixture.ttl() * 2, || a.world().exports().unwrap().is_empty().then_some(()));
     eventually_held(&short, &["z"]);
     eventually_held(&long, &["x", "z"]);
-    // It is still there after a later change.
+    // A later change does not remove it.
     c.declare(&[export("v", "1"), export("z", "1")]).unwrap();
     eventually_held(&long, &["x", "v", "z"]);
     c.declare(&[export("z", "1")]).unwrap();
     eventually_held(&long, &["x", "z"]);
-    // The host is back, and does not export it any more.
+    // The host is back, without this export.
     session(fixture, "a").declare(&[export("w", "1")]).unwrap();
     eventually_held(&long, &["w", "z"]);
 }
@@ -391,7 +391,7 @@ fn heal(fixture: &dyn Fixture, b: &Collector) {
     eventually("reached", || known(b)?.cut_off.is_none().then_some(()));
 }
 
-/// Any host can write its own keys, and leave out what a session has.
+/// A host can write its own keys, so it can omit the lease from a session.
 fn what_a_host_deleted_whose_session_has_no_lease_stays_and_is_said_to(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
     a.declare(&[export("x", "1")]).unwrap();
@@ -403,7 +403,7 @@ fn what_a_host_deleted_whose_session_has_no_lease_stays_and_is_said_to(fixture: 
     let write = |write| {
         operator.store().commit(&[], &[write]).unwrap();
     };
-    // The same value: only the lease is missing.
+    // Write the same value, but without a lease.
     write(Write::Put { key: session_key.clone(), value, lease: None });
     for word in ["", "generation"] {
         if !word.is_empty() {
@@ -448,11 +448,11 @@ fn an_export_that_changes_all_the_time_does_not_hold_up_another_host(fixture: &d
     assert_eq!(damped, [("a".to_owned(), 1)].into());
     c.export(&[export("y", "1")]).unwrap();
     eventually("the other host's", || (data("y")? == "1").then_some(()));
-    // The last one is taken in the end.
+    // The collector takes the last one in the end.
     a.export(&[export("x", "last")]).unwrap();
     eventually("the last", || (data("x")? == "last").then_some(()));
     assert!(known(&b).unwrap().damped.is_empty());
-    // What is deleted goes at once.
+    // Deleted exports go at once.
     a.end().unwrap();
     eventually("gone", || data("x").is_none().then_some(()));
 }

@@ -53,7 +53,7 @@ fn deploys_are_numbered_from_one_each_on_its_parent(fixture: &dyn Fixture) {
     let third = a.add_deploy(Some(second.hash), &files("1")).unwrap();
     assert_eq!((first.number, first.parent), (1, None));
     assert_eq!((third.number, third.parent), (3, Some(second.hash)));
-    // The same files again are another deploy.
+    // Adding the same files again makes another deploy.
     assert_ne!(first.hash, third.hash);
     assert_eq!(a.deploys().unwrap(), [first, second, third]);
 }
@@ -114,7 +114,7 @@ fn a_file_is_read_as_it_was_deployed(fixture: &dyn Fixture) {
     }
 }
 
-/// Writes any value to a key.
+/// Writes any value to a key, or deletes it.
 fn tamper(world: &World, key: Vec<u8>, value: Option<Vec<u8>>) {
     let writes = vec![match value {
         Some(value) => Write::Put { key, value, lease: None },
@@ -134,7 +134,7 @@ fn content_that_was_tampered_with_is_not_read(fixture: &dyn Fixture) {
         assert_eq!(error.kind(), ErrorKind::Malformed, "{error}");
         assert!(a.read_file(&deploy, "empty").unwrap().is_empty());
     }
-    // Another deploy of the same content puts it right.
+    // Another deploy of the same content repairs it.
     a.add_deploy(Some(deploy.hash), &files("1")).unwrap();
     assert_eq!(a.read_file(&deploy, "a/b").unwrap(), b"1");
 }
@@ -195,7 +195,7 @@ fn content_that_no_deploy_names_is_removed(fixture: &dyn Fixture) {
     assert_eq!(removed(10), (0, 0));
     assert_eq!(chunks(), named);
     assert_eq!(a.read_file(&deploy, "a/b").unwrap(), b"1");
-    // What is removed may be deployed.
+    // A removed deploy can be added again.
     let next = a.add_deploy(Some(deploy.hash), &files("2")).unwrap();
     assert_eq!(a.read_file(&next, "a/b").unwrap(), b"2");
 }
@@ -215,7 +215,7 @@ fn deploys_that_are_added_while_content_is_removed_are_whole(fixture: &dyn Fixtu
     };
     std::thread::scope(|scope| {
         let adding = scope.spawn(add_deploys);
-        // It ends also where it fails, and each deploy in bounded time.
+        // The loop ends even if adding fails, and each deploy takes bounded time.
         while !adding.is_finished() {
             b.remove_unused_chunks(100).unwrap();
             std::thread::sleep(Duration::from_millis(20));
@@ -338,11 +338,11 @@ fn a_scheduler_runs_with_its_session(fixture: &dyn Fixture) {
         eventually("chosen", || (chosen(a.world()) == hosts).then_some(()));
     };
     is_chosen(&["a"]);
-    // Nobody calls anything: the host that has withdrawn is replaced.
+    // Without any call, the host that has withdrawn is replaced.
     b.offer("s").unwrap();
     a.withdraw("s").unwrap();
     is_chosen(&["b"]);
-    // The other one takes over.
+    // The other host takes over.
     drop(first);
     b.end().unwrap();
     a.offer("s").unwrap();
@@ -384,13 +384,13 @@ fn an_offer_goes_with_its_host(fixture: &dyn Fixture) {
     within(fixture, fixture.ttl() * 2, || b.offers("s").unwrap().is_empty().then_some(()));
     a.renew().unwrap();
     assert_eq!(b.offers("s").unwrap().len(), 1);
-    // One that is started again, and offers nothing any more.
+    // A restarted host that offers nothing.
     drop(a);
     session(fixture, "a").declare(&[]).unwrap();
     assert!(b.offers("s").unwrap().is_empty());
 }
 
-/// It would outlive its host, and any host can write it.
+/// A key without a lease would outlive its host, and any host can write it.
 fn what_has_no_lease_is_no_sign_of_life(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
     let world = a.world();

@@ -37,7 +37,7 @@ pub(super) fn tests() -> Vec<Test> {
     ]
 }
 
-/// What a host collects, as `exporter>recipient kind name=data`.
+/// Returns a host's collected exports, as `exporter>recipient kind name=data`.
 fn shown(world: &World, filters: &[Filter]) -> Vec<String> {
     let resources = world.collect(filters).unwrap().resources;
     let shown = resources.into_iter().map(|(key, it)| {
@@ -128,7 +128,7 @@ fn a_split_batch_says_so(fixture: &dyn Fixture) {
     assert_eq!(exported.outcomes.len(), count);
     assert!(exported.outcomes.values().all(|it| matches!(it, Ok(true))));
     assert_eq!(all(a.world()).len(), count);
-    // By their bytes, too.
+    // The limit also counts bytes.
     let half = "v".repeat(a.world().store().limits().bytes / 2);
     let exported = a.export(&[export("x", &half), export("y", &half)]).unwrap();
     assert_eq!(exported.transactions, 2);
@@ -259,7 +259,7 @@ fn what_persists_is_not_pruned(fixture: &dyn Fixture) {
     assert_eq!(all(a.world()), ["a>any route x=1", "a>any route y=1"]);
 }
 
-/// The recipients are on record: what is for a host that is declared no more is found again.
+/// The store records recipients, so exports for a host that is no longer declared are found again.
 fn exports_to_former_recipients_are_pruned(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
     a.declare(&[export("x", "1").to("b"), export("x", "1").to("c")]).unwrap();
@@ -302,7 +302,7 @@ fn a_malformed_key_affects_itself_alone(fixture: &dyn Fixture) {
     assert_eq!(all(a.world()), ["a>any route x=2"]);
 }
 
-/// A host with its own access, which takes a name.
+/// Connects a host with its own access; the host then claims a name.
 fn restricted(fixture: &dyn Fixture, host: &str, to: &[String], name: &str) -> Option<World> {
     let access = Access::of_host(&fixture.prefix(), host, to).unwrap();
     let store = fixture.restricted(host, &access)?;
@@ -368,7 +368,7 @@ fn a_recipient_that_is_granted_no_more_costs_only_what_is_for_it(fixture: &dyn F
     assert_eq!(all(&world(fixture, "b")), ["a>any route x=1", "a>b route x=1"]);
 }
 
-/// An operator wrote it, or deleted the record.
+/// An operator wrote the export, or deleted the record.
 fn an_export_that_is_on_no_record_is_found(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
     let wanted = export("x", "2").to("b");

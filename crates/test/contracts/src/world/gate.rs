@@ -1,4 +1,4 @@
-//! The gate between a store and its users.
+//! A gate between a store and its users, which breaks their connections.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -9,14 +9,14 @@ use trueup_world::{
     StoreWatch, Write,
 };
 
-/// A gate between a store and its users: what a network is. While it is closed each call fails as
-/// [unavailable](ErrorKind::Unavailable), and each watch ends.
+/// A gate between a store and its users, in place of a network. While it is closed each call fails
+/// as [unavailable](ErrorKind::Unavailable), and each watch ends.
 #[derive(Debug, Default)]
 pub struct Gate {
     is_closed: AtomicBool,
-    /// Counts up when the watches break.
+    /// Increases when watches break.
     epoch: AtomicU64,
-    /// Held while a call runs; closing waits for it.
+    /// Held for reading during each call; closing waits for all calls.
     calls: RwLock<()>,
 }
 
@@ -27,19 +27,19 @@ impl Gate {
         Arc::new(Gated { store, gate })
     }
 
-    /// Closes the gate, after the calls that run.
+    /// Waits for running calls, then closes the gate.
     pub fn close(&self) {
         let _running = self.calls.write().unwrap_or_else(PoisonError::into_inner);
         self.is_closed.store(true, Ordering::SeqCst);
         self.break_watches();
     }
 
-    /// Opens the gate.
+    /// Opens the gate for new calls and watches.
     pub fn open(&self) {
         self.is_closed.store(false, Ordering::SeqCst);
     }
 
-    /// Ends the watches of now.
+    /// Ends all current watches, but no later ones.
     pub fn break_watches(&self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
     }
@@ -110,7 +110,7 @@ struct GatedWatch {
     epoch: u64,
 }
 
-/// How soon a watch notices that its gate has closed.
+/// The interval at which a watch checks its gate.
 const SLICE: Duration = Duration::from_millis(1);
 
 impl StoreWatch for GatedWatch {
@@ -119,7 +119,7 @@ impl StoreWatch for GatedWatch {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let event = self.watch.next(left.min(SLICE))?;
-            // Afterwards: what came meanwhile did not arrive.
+            // Check after the wait: changes during it did not arrive.
             if self.gate.epoch.load(Ordering::SeqCst) != self.epoch {
                 return Err(unavailable());
             }

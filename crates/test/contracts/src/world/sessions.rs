@@ -1,4 +1,4 @@
-//! The contract of leases: exports live as long as their exporter.
+//! The contract of leases: exports live as long as their exporter's session.
 
 use std::sync::mpsc;
 
@@ -63,7 +63,7 @@ fn the_exports_of_the_living_stay(fixture: &dyn Fixture) {
     assert_eq!(a.status().losses, 0);
 }
 
-/// SIGSTOP, or a machine that was suspended.
+/// After SIGSTOP, or on a machine that was suspended.
 fn a_paused_host_exports_again_and_says_so(fixture: &dyn Fixture) {
     let (a, b) = (brief_session(fixture, "a"), world(fixture, "b"));
     a.declare(&[export("x", "1"), export("y", "1").to("b")]).unwrap();
@@ -102,7 +102,7 @@ fn a_restarted_host_keeps_what_it_still_declares(fixture: &dyn Fixture) {
     let exported = a.declare(&[export("x", "1")]).unwrap();
     assert_eq!(exported.transactions, 0);
     assert_eq!(b.collect(&[Filter::all()]).unwrap().resources, before.resources);
-    // It lives by the new session.
+    // The new session keeps it alive.
     for _ in 0..6 {
         fixture.pass(fixture.ttl() / 3);
         assert!(a.renew().unwrap().is_none());
@@ -117,7 +117,7 @@ fn a_restarted_host_prunes_before_it_is_complete(fixture: &dyn Fixture) {
     assert_eq!(names(&b), ["x", "y"]);
     a.declare(&[export("y", "1")]).unwrap();
     assert_eq!(names(&b), ["y"]);
-    // And after its lease had ended, too.
+    // Also after the lease has ended.
     b.store().revoke(a.lease()).unwrap();
     assert_eq!(names(&b), [""; 0]);
     let a = session(fixture, "a");
@@ -155,13 +155,13 @@ fn another_owner_has_to_wait(fixture: &dyn Fixture) {
     assert!(a.renew().unwrap().is_none());
     let other = within(fixture, fixture.ttl() * 2, || begin().ok());
     other.declare(&[export("x", "2")]).unwrap();
-    // The first one wakes up.
+    // The first owner wakes up.
     let error = a.renew().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     let error = a.export(&[export("x", "1")]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     assert_eq!(other.world().exports().unwrap().values().next().unwrap().value, b"2");
-    // It is no replacement: once the other one is gone, this one has its name again.
+    // The other owner is no replacement: once it is gone, this one has its name again.
     other.end().unwrap();
     assert!(a.renew().unwrap().is_some_and(|it| it.failed() == 0));
     assert_eq!(a.world().exports().unwrap().values().next().unwrap().value, b"1");
@@ -170,7 +170,7 @@ fn another_owner_has_to_wait(fixture: &dyn Fixture) {
 fn nothing_of_another_owner_is_overwritten(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
     a.declare(&[export("x", "1")]).unwrap();
-    // An operator moves the name to another session, without the lease's end.
+    // An operator gives the name to another session while the lease lives.
     let writes = [Write::Put {
         key: key(fixture, "hosts/a/session"),
         value: br#"{"owner":"another","session":"1"}"#.to_vec(),
@@ -190,12 +190,12 @@ fn an_ended_session_takes_its_exports_along_at_once(fixture: &dyn Fixture) {
     assert_eq!(names(a.world()), ["y"]);
     assert_eq!(a.renew().unwrap_err().kind(), ErrorKind::Conflict);
     assert!(a.export(&[export("x", "1")]).is_err());
-    // Its name is free at once.
+    // The name is free at once.
     Session::begin(world(fixture, "a"), "another", fixture.ttl()).unwrap();
 }
 
-/// A mark is read by all hosts. Another lease's is another value: a reader to whom the end of the
-/// one and the other mark are one change has to see it.
+/// All hosts read the mark. Another lease's mark has another value: a reader may see the end of the
+/// one and the next mark as one change, and must notice it.
 fn a_host_is_marked_as_complete_once_for_each_lease(fixture: &dyn Fixture) {
     let (a, b) = (session(fixture, "a"), world(fixture, "b"));
     let key = key(fixture, "hosts/a/generation");

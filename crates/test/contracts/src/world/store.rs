@@ -1,4 +1,4 @@
-//! The contract of [`Store`] and [`StoreWatch`], a sentence a test.
+//! The contract of [`Store`] and [`StoreWatch`], one test for each sentence.
 
 use std::sync::Arc;
 use std::thread;
@@ -47,7 +47,7 @@ pub fn store_contract() -> Vec<Test> {
     ]
 }
 
-/// A host's connection, with keys below the prefix of the test.
+/// A host's connection, with keys below the test's prefix.
 struct Host {
     store: Arc<dyn Store>,
     prefix: String,
@@ -87,7 +87,7 @@ impl Host {
         self.store.watch(self.prefix.as_bytes(), after).unwrap()
     }
 
-    /// The entries as `name=value`, and their revision.
+    /// Returns the entries as `name=value`, and their revision.
     fn read(&self, at: Option<Revision>) -> (Revision, Vec<String>) {
         let (revision, entries) = self.store.read(self.prefix.as_bytes(), at).unwrap();
         let shown = entries.iter().map(|it| self.shown(&it.key, Some(&it.value)));
@@ -106,7 +106,8 @@ impl Host {
         }
     }
 
-    /// The next changes of a watch, within a time; progress is checked.
+    /// Returns the next changes of a watch, or `None` after a timeout; checks that revisions
+    /// increase.
     fn next(&self, watch: &mut dyn StoreWatch, seen: &mut Revision) -> Option<Vec<String>> {
         let end = Instant::now() + SOON;
         while Instant::now() < end {
@@ -130,7 +131,7 @@ impl Host {
         None
     }
 
-    /// The first changes of a watch, up to `count` of them.
+    /// Returns the first changes of a watch, at least `count`; panics if there are fewer.
     fn changes(&self, watch: &mut dyn StoreWatch, after: Revision, count: usize) -> Vec<String> {
         let (mut seen, mut all) = (after, Vec::new());
         while all.len() < count {
@@ -321,7 +322,7 @@ fn a_compacted_revision_is_not_read(fixture: &dyn Fixture) {
     assert_eq!(a.read(Some(newest)).1, ["x=2", "y=1"]);
 }
 
-/// Waits until the keys are as expected, while the store's time goes on.
+/// Waits until the keys are as expected, while the store's time passes.
 fn until(fixture: &dyn Fixture, a: &Host, expected: &[&str], most: Duration) {
     let (step, mut passed) = (fixture.ttl() / 4, Duration::ZERO);
     let most = most + fixture.lag();
@@ -348,14 +349,14 @@ fn a_renewed_lease_goes_on(fixture: &dyn Fixture) {
     for _ in 0..8 {
         fixture.pass(fixture.ttl() / 3);
         let begun = Instant::now();
-        // What is left when the answer is there.
+        // The time left when the answer arrives.
         assert!(a.store.renew(lease).unwrap() + begun.elapsed() >= fixture.ttl());
     }
     assert_eq!(a.names(), ["x=1"]);
     until(fixture, &a, &[], fixture.ttl() * 4);
 }
 
-/// A keep-alive of a lease that is gone looks like success on the wire of etcd.
+/// On etcd's wire, a keep-alive of an ended lease looks like success.
 fn a_lease_that_is_gone_is_not_renewed(fixture: &dyn Fixture) {
     let a = host(fixture);
     let lease = a.store.grant(fixture.ttl()).unwrap();
@@ -484,7 +485,7 @@ fn a_quiet_watch_waits_as_long_as_asked(fixture: &dyn Fixture) {
     panic!("never quiet");
 }
 
-/// The error comes, and no watch that is dead for ever without one.
+/// The watch reports an error instead of hanging forever.
 fn a_watch_after_a_compacted_revision(fixture: &dyn Fixture) {
     let a = host(fixture);
     let old = a.put("x", "1");
@@ -535,7 +536,7 @@ fn a_broken_watch_says_so(fixture: &dyn Fixture) {
         }
     };
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    // Another one resumes, with what was changed meanwhile.
+    // Another watch resumes, with the changes made meanwhile.
     let b = Host { store: fixture.store("b"), prefix: a.prefix.clone() };
     b.put("x", "2");
     fixture.heal("a");

@@ -19,7 +19,7 @@ pub(super) fn tests() -> Vec<Test> {
     ]
 }
 
-/// The seed returned "not found" as an error, and later as an empty string.
+/// An earlier implementation returned "not found" as an error, and later as an empty string.
 fn a_missing_string_is_none_and_no_error(fixture: &dyn Fixture) {
     let a = world(fixture, "a");
     assert_eq!(a.string("x").unwrap(), None);
@@ -27,7 +27,7 @@ fn a_missing_string_is_none_and_no_error(fixture: &dyn Fixture) {
     assert_eq!(a.string("x").unwrap().as_deref(), Some(""));
 }
 
-/// The seed shipped both inversions of a boolean "changed".
+/// An earlier implementation inverted the boolean "changed" in both ways.
 fn setting_what_is_set_makes_no_event(fixture: &dyn Fixture) {
     let a = world(fixture, "a");
     let mut watch = a.watch_string("x", config()).unwrap();
@@ -117,7 +117,7 @@ fn a_host_writes_its_own_entry_alone(fixture: &dyn Fixture) {
     let Some(store) = fixture.restricted("a", &access) else {
         return;
     };
-    // A host that lies about its name.
+    // A host with a false name.
     let liar = World::new(store.clone(), &prefix, "b").unwrap();
     let error = liar.set_own_string("m", "1").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");

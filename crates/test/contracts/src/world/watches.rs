@@ -1,4 +1,5 @@
-//! The contract of watches: first ready, then one event a change; no gap, no invention, no silence.
+//! The contract of watches: first ready, then one event for each change, without gaps or invented
+//! events, and no watch that hangs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +46,7 @@ fn ready(world: &World) -> Resources {
     watch
 }
 
-/// An event as `name=data` or `-name`.
+/// Formats an event as `name=data` or `-name`.
 fn shown(event: Event<ResourceKey, Arc<Entry>>) -> String {
     match event {
         Event::Changed { id, value, .. } => {
@@ -176,7 +177,7 @@ fn what_came_and_went_in_between_is_no_event(fixture: &dyn Fixture) {
     a.export(&[export("x", "1"), export("y", "1")]).unwrap();
     a.delete(&[export("x", "").key("a")]).unwrap();
     fixture.heal("b");
-    // The end of it all.
+    // The last change of the test.
     eventually("reached", || a.export(&[export("z", "1")]).ok());
     let mut events = Vec::new();
     while events.last().is_none_or(|it| it != "z=1") {
@@ -185,7 +186,7 @@ fn what_came_and_went_in_between_is_no_event(fixture: &dyn Fixture) {
             other => events.push(shown(other)),
         }
     }
-    // A reader that was fast enough saw it come, and then also go.
+    // A fast reader saw the export come and go.
     let came_and_went = ["x=1", "y=1", "-x", "z=1"];
     assert!(events == ["y=1", "z=1"] || events == came_and_went, "{events:?}");
 }
@@ -237,8 +238,7 @@ fn a_watch_resumes_after_a_restart_of_the_store(fixture: &dyn Fixture) {
     }
 }
 
-/// flannel#2470 and #2524: a watch that was dead for ever. cilium#24740: deletions that were missed
-/// over a new list.
+/// flannel#2470 and #2524: a watch hung forever. cilium#24740: deletions were missed in a new list.
 fn after_a_compaction_comes_a_resync_with_the_deletions(fixture: &dyn Fixture) {
     let (a, b) = (session(fixture, "a"), world(fixture, "b"));
     a.export(&[export("kept", "1"), export("gone", "1"), export("same", "1")]).unwrap();
@@ -264,14 +264,14 @@ fn after_a_compaction_comes_a_resync_with_the_deletions(fixture: &dyn Fixture) {
     a.export(&[export("kept", "3")]).unwrap();
     loop {
         match next(&mut watch) {
-            // The other prefix has a list of its own.
+            // The other prefix has its own list.
             Event::Restored(_) | Event::Resync(_) => {}
             other => break assert_eq!(shown(other), "kept=3"),
         }
     }
 }
 
-/// cilium#24740: the new list differs from the old one by the deletion alone.
+/// cilium#24740: the new list differs from the old one only by the deletion.
 fn a_deletion_alone_is_not_missed_over_a_new_list(fixture: &dyn Fixture) {
     let (a, b) = (session(fixture, "a"), world(fixture, "b"));
     a.export(&[export("kept", "1"), export("gone", "1")]).unwrap();
@@ -292,7 +292,7 @@ fn a_deletion_alone_is_not_missed_over_a_new_list(fixture: &dyn Fixture) {
     }
 }
 
-/// The revision to resume from moves, so that a compaction costs a connected watch nothing.
+/// The watch advances its resume revision, so a connected watch is not affected by a compaction.
 fn a_watch_goes_on_after_many_compactions(fixture: &dyn Fixture) {
     let (a, b) = (session(fixture, "a"), world(fixture, "b"));
     let mut watch = ready(&b);

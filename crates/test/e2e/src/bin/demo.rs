@@ -1,6 +1,6 @@
-//! The example brought up, broken by hand and repaired, in a namespace that is gone at the end:
-//! `cargo xtask demo`. It drives the `trueup` program as a user would and checks its exit codes;
-//! that the repair is complete is judged by raw dumps, not by the program itself.
+//! Brings the example up, damages it and repairs it, in a temporary namespace: `cargo xtask demo`.
+//! It runs the `trueup` program as a user would and checks its exit codes. Raw dumps, not the
+//! program itself, show that the repair is complete.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,17 @@ use std::process::{Command, ExitCode};
 
 use trueup_testkit::{Kind, Snapshot};
 
-/// What went wrong, for a person.
+/// The error is a message for the user.
 type Result<T> = std::result::Result<T, String>;
 
 const FILE: &str = "docs/examples/edge.toml";
 
-/// What trueup says with its exit code.
+/// Exit codes of trueup.
 const DONE: i32 = 0;
 const PENDING: i32 = 2;
 
-/// The damage. The replaced route keeps the marker: a route of someone else's on our key would be a
-/// conflict to report, not a drift to repair.
+/// The damage. The replaced route keeps the marker: another writer's route with our key would be a
+/// conflict to report, not drift to repair.
 const DAMAGE: [&str; 5] = [
     "ip route delete 10.2.0.0/16",
     "ip -6 route replace fd00:3::/64 via fd00:1::bad dev br0 metric 50 protocol 116",
@@ -41,7 +41,7 @@ fn run() -> Result<()> {
     let trueup = built()?;
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
     env::set_current_dir(root).map_err(|error| format!("{root}: {error}"))?;
-    // No thread exists yet.
+    // The process must have one thread, and no other exists yet.
     trueup_testkit::enter().map_err(|error| error.to_string())?;
 
     title("An empty namespace. What would a pass do?");
@@ -61,7 +61,7 @@ fn run() -> Result<()> {
     title("A second plan, which is empty.");
     expect(&trueup, "plan", DONE)?;
 
-    // Neighbours that resolution learnt meanwhile are no process's declaration.
+    // Neighbours learnt by resolution meanwhile do not count.
     const NUD_PERMANENT: u8 = 0x80;
     let declared = |snapshot: Snapshot| {
         snapshot.only(|row| row.kind != Kind::Neighbour || row.header[8] & NUD_PERMANENT != 0)
@@ -74,7 +74,7 @@ fn run() -> Result<()> {
     Ok(())
 }
 
-/// The program beside this one.
+/// Returns the path of the `trueup` program beside this one.
 fn built() -> Result<PathBuf> {
     let this = env::current_exe().map_err(|error| format!("the path of the demo: {error}"))?;
     let trueup = this.with_file_name("trueup-under-test");
@@ -82,7 +82,7 @@ fn built() -> Result<PathBuf> {
     built.ok_or_else(|| format!("{} was not built", trueup.display()))
 }
 
-/// Runs a command of trueup on the example and checks how it ends.
+/// Runs a command of trueup on the example and checks its exit code.
 fn expect(trueup: &Path, command: &str, code: i32) -> Result<()> {
     let line = format!("trueup {command} {FILE}");
     println!("$ {line}");
@@ -97,7 +97,7 @@ fn expect(trueup: &Path, command: &str, code: i32) -> Result<()> {
     Err(format!("{line}: {status}, where {code} was expected"))
 }
 
-/// Runs a command, which has to succeed.
+/// Runs a shell command, which must succeed.
 fn show_and_run(command: &str) -> Result<()> {
     println!("$ {command}");
     let mut words = command.split(' ');

@@ -1,5 +1,5 @@
-//! `trueup`, built with the tests that run it: cargo tells the path of a program only to tests of
-//! its own package.
+//! `trueup`, built with the tests that run it: cargo gives the path of a program only to tests in
+//! the same package.
 
 use std::process::ExitCode;
 

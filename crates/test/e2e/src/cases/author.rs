@@ -1,4 +1,4 @@
-//! From the numbers of a case to desired state.
+//! Turns the numbers of a case into desired state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use super::route::route;
 use super::spec::DesiredSpec;
 use crate::desired::name;
 
-/// A foreign pair that is always there, up, with addresses in subnet 3 of both families.
+/// Another writer's pair, always present and up, with addresses in subnet 3 of both families.
 pub const FOREIGN: [&str; 2] = ["ext0", "ext1"];
 pub const LINKS: [&str; super::spec::LINKS] =
     ["br0", "v0", "v1", "vx0", "mv0", "ifb0", "br1", "ext0"];
@@ -32,16 +32,16 @@ pub fn ip(v6: bool, subnet: u8, host: u8) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// What is desired, of what the specification says, given the links that are there. Objects whose
-/// device is neither there nor declared, and second ones of a key, are left out. In a clean case
-/// so is whatever cannot be.
+/// Returns the desired state of a specification, given the present links. It leaves out objects
+/// whose device is neither present nor declared, and the second object with a key. In a clean case
+/// it also leaves out impossible objects.
 pub fn desired(spec: &DesiredSpec, present: &BTreeSet<String>, clean: bool) -> Desired {
     let links = spec.links.as_ref().map(|specs| links(specs, clean));
     let declared = links.as_deref().unwrap_or_default();
     let mut devices = present.clone();
     for link in declared {
         devices.insert(link.name.to_string());
-        // Another writer's link of the name has no such peer, and no pass can give it one.
+        // Another writer's link with this name has no such peer, and no pass can give it one.
         if let Some(LinkKind::Veth { peer: Some(peer), .. }) = &link.kind
             && !present.contains(&link.name.to_string())
         {
@@ -66,7 +66,7 @@ pub fn desired(spec: &DesiredSpec, present: &BTreeSet<String>, clean: bool) -> D
         let mut seen = BTreeMap::new();
         for spec in specs.iter().filter(|spec| devices.contains(DEVICES[spec.dev])) {
             let address = address(spec, clean);
-            // The kernel's key; the subnet is the peer's where there is one.
+            // The kernel's key; if there is a peer, its subnet counts.
             let subnet = address.family() == Family::Inet;
             let subnet = subnet.then(|| address.subnet());
             seen.entry((address.dev, address.address.ip(), subnet)).or_insert(address);

@@ -1,5 +1,5 @@
-//! What the kernel has to hold, from what was authored: the rules of iproute2 and of the kernel's
-//! own canonical form, written down once more, apart from the model under test.
+//! The state expected of the kernel, derived from the desired state: the rules of iproute2 and the
+//! kernel's canonical form, written a second time, apart from the model under test.
 
 use std::net::IpAddr;
 
@@ -9,8 +9,8 @@ use trueup_net::{
 };
 use trueup_testkit::fields::{Fields, Hop, hops, is_reject};
 
-/// Returns true if a row is as expected. What is expected says nothing of is open for links and for
-/// objects of other writers, and has to be absent for the rest.
+/// Returns true if a row is as expected. A field without an expectation must be absent, unless
+/// `open`: for links and for other writers' objects any value is right.
 pub fn matches(expected: &Fields, row: &Fields, open: bool) -> bool {
     let agrees = |(field, value): (&&'static str, &String)| {
         let seen = row.get(field).map_or("", String::as_str);
@@ -24,7 +24,7 @@ pub fn matches(expected: &Fields, row: &Fields, open: bool) -> bool {
             _ => {}
         }
         match value.strip_prefix("left of ") {
-            // A lifetime runs down, and is renewed before half of it is over.
+            // A lifetime counts down, and is renewed before half of it is over.
             Some(given) => {
                 let given: u32 = given.parse().unwrap();
                 let left: u32 = seen.parse().unwrap_or(0);

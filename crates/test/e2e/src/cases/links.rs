@@ -10,7 +10,7 @@ use super::author::{LINKS, ip, up};
 use super::spec::LinkSpec;
 use crate::desired::name;
 
-/// The links of a specification, the first of each name. In a clean case, such as can be.
+/// Returns a specification's links, the first of each name. In a clean case all are possible.
 pub(crate) fn links(specs: &[LinkSpec], clean: bool) -> Vec<Link<IfName>> {
     let mut seen: BTreeMap<&str, &LinkSpec> = BTreeMap::new();
     for spec in specs {
@@ -69,8 +69,8 @@ pub(crate) fn links(specs: &[LinkSpec], clean: bool) -> Vec<Link<IfName>> {
         if *dev != "mv0" {
             link.mtu = spec.mtu.map(|small| if small { 1400 } else { 1500 });
         }
-        // Only these become ports: what else does not forward, or carries another device. Both ends
-        // of a pair in one bridge are a loop, whose frames take all processors.
+        // Only these become ports: other links do not forward, or carry another device. Both ends
+        // of a pair in one bridge are a loop, whose frames would use up all processors.
         if matches!(*dev, "v0" | "vx0" | "v1") {
             let becomes_port = *dev != "v1" && seen.contains_key("br0");
             link.master = match spec.master {
@@ -82,8 +82,8 @@ pub(crate) fn links(specs: &[LinkSpec], clean: bool) -> Vec<Link<IfName>> {
         links.push(link);
     }
     if clean {
-        // A macvlan cannot come up over what is down, and a bridge takes an MTU no larger than
-        // its ports' away from one of them.
+        // A macvlan cannot come up over a lower device that is down. A bridge that takes an MTU no
+        // larger than its ports' takes it away from one of them.
         let raised: Vec<bool> = links
             .iter()
             .map(|link| match &link.kind {
@@ -100,7 +100,7 @@ pub(crate) fn links(specs: &[LinkSpec], clean: bool) -> Vec<Link<IfName>> {
     links
 }
 
-/// A hardware address of its own for each device.
+/// Returns a unique hardware address for each device.
 fn mac(mac: u8, dev: &str) -> LinkAddr {
     let last = dev.bytes().map(u32::from).sum::<u32>() % 200;
     format!("02:00:00:00:{mac:02x}:{last:02x}").parse().unwrap()

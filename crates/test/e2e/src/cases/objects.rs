@@ -46,20 +46,21 @@ pub(crate) fn address(spec: &AddressSpec, clean: bool) -> Address<IfName> {
         6 if !spec.v6 && !clean => address.scope = Scope::LINK,
         _ => {}
     }
-    // Addresses of one subnet and device have to be of one scope.
+    // Addresses of one subnet and device must have the same scope.
     if clean && spec.subnet == 2 && len == 24 {
         address.scope = Scope::LINK;
     }
     address
 }
 
-/// The devices that have a carrier all the time: no process sets them down, or makes another of
-/// their name. Some time after a link was set up without one, be it by a message that then failed,
-/// the kernel notes that, and drops all of the link's neighbours but permanent ones
+/// The devices that always have a carrier: no process sets them down, or makes another device with
+/// their name. If another link is set up without a carrier, even by a failed message, the kernel
+/// notices some time later. It then drops the link's neighbours, except permanent ones
 /// (`neigh_carrier_down`).
 const CARRIED: [&str; 2] = ["ext0", "ext1"];
 
-/// Returns true if the kernel may drop what is not permanent there, by itself and at any time.
+/// Returns true if the kernel may drop a device's neighbours by itself, except permanent ones, at
+/// any time.
 pub(crate) fn drops(dev: &str) -> bool {
     !CARRIED.contains(&dev)
 }
@@ -86,7 +87,7 @@ pub(crate) fn neighbour(spec: &NeighbourSpec) -> Neighbour<IfName> {
 
 pub(crate) fn rule(spec: &RuleSpec, clean: bool) -> Rule {
     let family = if spec.v6 { Family::Inet6 } else { Family::Inet };
-    // Behind the kernel's own, in a clean case: rules take part in finding gateways.
+    // After the kernel's own, in a clean case: rules affect the search for gateways.
     let base = if clean { 40_000 } else { 1000 };
     let priority = base + u32::from(spec.priority);
     let action = match spec.action {
@@ -115,7 +116,7 @@ pub(crate) fn rule(spec: &RuleSpec, clean: bool) -> Rule {
     rule.ipproto = (has(6) || has(7)).then_some(17);
     rule.sport = has(6).then_some(NumberRange { start: 53, end: if other { 60 } else { 53 } });
     rule.dport = has(7).then_some(NumberRange { start: 1000, end: 2000 });
-    // In the test's user namespace there is no other user.
+    // The test's user namespace has no other user.
     rule.uidrange = has(8).then_some(NumberRange { start: 0, end: 0 });
     rule.suppress_prefixlength = (has(9) && matches!(action, RuleAction::Lookup(_))).then_some(0);
     rule.suppress_ifgroup = (has(10) && matches!(action, RuleAction::Lookup(_))).then_some(3);

@@ -1,4 +1,4 @@
-//! What other writers type, by number.
+//! Other writers' commands, by number.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,13 @@ use crate::desired::name;
 
 const PROTOCOLS: [&str; 6] = ["static", "bird", "zebra", "kernel", "ra", "boot"];
 
-/// What another writer types: lines for `ip -force -batch`, of which any may fail.
+/// Returns another writer's commands: lines for `ip -force -batch`, of which any may fail.
 pub fn lines(spec: &WriterSpec, clean: bool) -> Vec<String> {
     match spec {
         WriterSpec::Address(spec) => {
             let mut address = address(spec, false);
             if clean {
-                // Where nothing of ours is, nor will be.
+                // A device on which we never have anything.
                 address.dev = name("ext1");
                 address.label = None;
             }
@@ -138,8 +138,8 @@ fn writer_route(spec: &RouteSpec, proto: u8, clean: bool) -> Option<String> {
     let proto = PROTOCOLS[usize::from(proto)];
     let mut line =
         format!("{family} route add {word} {dst} table {} protocol {proto}", route.table);
-    // What the kernel derives goes with links and addresses by right: these hang on the foreign
-    // pair alone.
+    // The kernel may delete derived objects with links and addresses, so these are on the foreign
+    // pair only.
     if clean || matches!(proto, "kernel" | "ra") {
         if route.kind == RouteType::Unicast {
             line += " dev ext1";

@@ -34,12 +34,13 @@ fn reaches(
 ) -> bool {
     let serves = |address: &Address<IfName>| {
         let here = dev.is_none_or(|dev| address.dev == name(dev));
-        // The first of a subnet decides whether there is a route to it.
+        // The first address of a subnet determines if there is a route to it.
         let route = !held.iter().any(|other| {
             (other.dev, other.subnet()) == (address.dev, address.subnet())
                 && other.flags.contains(AddressFlags::NOPREFIXROUTE)
         });
-        // Added while the link is down, an IPv6 address that ends never has a route to its subnet.
+        // An IPv6 address with a finite lifetime, added while the link is down, never has a route
+        // to its subnet.
         let lasts = address.family() == Family::Inet || address.lifetimes.valid == FOREVER;
         let is_up = up(links, &address.dev.to_string());
         here && route && lasts && is_up && address.subnet().contains(gateway)
@@ -72,7 +73,8 @@ fn hop(spec: &HopSpec, v6: bool, many: bool) -> NextHop<IfName> {
     hop
 }
 
-/// A route, where its devices are there; in a clean case, where the kernel can take it.
+/// Returns a route, or `None` if its devices are missing; in a clean case, also if the kernel would
+/// refuse it.
 pub(crate) fn route(
     spec: &RouteSpec,
     devices: &BTreeSet<String>,
@@ -90,7 +92,7 @@ pub(crate) fn route(
     };
     let dst = dst(spec.v6, spec.dst);
     let nexthops = match kind {
-        // Under a local route the gateways on link are local, also while it is about to go.
+        // Under a local route, gateways on link are local, even while the route is about to go.
         RouteType::Local if clean && dst.len() < 24 => return None,
         RouteType::Local => NextHops::One(NextHop::dev(name("lo"))),
         kind if kind.is_reject() => NextHops::None,
@@ -108,14 +110,14 @@ pub(crate) fn route(
                 };
                 let raised = dev.as_ref().is_none_or(|dev| up(links, dev));
                 let local = matches!(via, IpAddr::V6(via) if via.is_unicast_link_local());
-                // An IPv6 gateway on link is refused while a longer prefix, even of an address that
-                // is about to go, has it on another device.
+                // The kernel refuses an IPv6 gateway on link while a longer prefix has it on
+                // another device, even if that prefix's address is about to go.
                 let elsewhere = hop.onlink && via.is_ipv6() && !local;
                 let reached = hop.onlink || local || reaches(held, links, dev.as_deref(), via);
                 raised && reached && !elsewhere
             };
             hops.retain(possible);
-            // IPv6 takes a gateway twice for one next hop.
+            // IPv6 treats a repeated gateway as one next hop.
             let mut seen = BTreeSet::new();
             hops.retain(|hop| seen.insert(hop.via));
             match hops.len() {
@@ -125,7 +127,7 @@ pub(crate) fn route(
             }
         }
     };
-    // IPv6 looks for gateways in the route's own table first, where such a route would catch them.
+    // IPv6 looks for gateways in the route's own table first, and would find such a route.
     let catches = nexthops.as_slice().iter().any(|hop| hop.via.is_none());
     if clean && dst.is_default() && spec.v6 && catches {
         return None;
@@ -145,7 +147,7 @@ pub(crate) fn route(
         let local = held.iter().any(|address| {
             address.address.ip() == src
                 && up(links, &address.dev.to_string())
-                // The address is tentative for a moment without.
+                // Without the flag, the address is tentative for a moment.
                 && (!spec.v6 || address.flags.contains(AddressFlags::NODAD))
         });
         if !clean || local {

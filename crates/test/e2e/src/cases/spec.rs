@@ -1,14 +1,14 @@
-//! Random cases: small numbers that stand for desired objects and for what other writers do. The
-//! key spaces are small, so that what is desired, what was desired before, and what other writers
-//! made often meet. `author` turns the numbers into objects.
+//! Random cases: small numbers that stand for desired objects and for other writers' acts. There
+//! are few keys, so objects that are desired, were desired, or belong to other writers often
+//! collide. `author` turns the numbers into objects.
 
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-/// Links that may be desired; see `author::LINKS`.
+/// The number of links that may be desired; see `author::LINKS`.
 pub const LINKS: usize = 8;
-/// Devices that objects may be on; see `author::DEVICES`.
+/// The number of devices that objects may be on; see `author::DEVICES`.
 pub const DEVICES: usize = 8;
 
 #[derive(Clone, Debug)]
@@ -76,12 +76,12 @@ pub struct RuleSpec {
     pub priority: u8,
     pub action: u8,
     pub not: bool,
-    /// Which selectors are there, bit by bit.
+    /// The selectors present, one bit each.
     pub selectors: u16,
     pub value: u8,
 }
 
-/// Desired state; a list that is `None` leaves its kind unmanaged.
+/// Desired state. If a list is `None`, its kind is unmanaged.
 #[derive(Clone, Debug)]
 pub struct DesiredSpec {
     pub links: Option<Vec<LinkSpec>>,
@@ -91,19 +91,19 @@ pub struct DesiredSpec {
     pub rules: Option<Vec<RuleSpec>>,
 }
 
-/// What another writer does between two passes.
+/// Another writer's act between two passes.
 #[derive(Clone, Debug)]
 pub enum WriterSpec {
     Address(AddressSpec),
     Neighbour(NeighbourSpec),
     Route(RouteSpec, u8),
     Rule(RuleSpec, u8),
-    /// Makes a link, maybe under a name that may be desired, and maybe a port or child of ours.
+    /// Makes a link, perhaps with a desired name, or as a port or child of ours.
     Link {
         which: usize,
         variant: u8,
     },
-    /// Takes away or breaks something of ours.
+    /// Deletes or breaks one of our objects.
     Break {
         how: u8,
         dev: usize,
@@ -120,7 +120,7 @@ pub struct Step {
 
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Valid, apart from other writers, and with nothing impossible: has to converge in one pass.
+    /// True if everything is valid and possible, so one pass must converge, other writers aside.
     pub clean: bool,
     pub steps: Vec<Step>,
 }
@@ -232,7 +232,7 @@ fn rule() -> impl Strategy<Value = RuleSpec> {
 }
 
 fn desired(clean: bool) -> impl Strategy<Value = DesiredSpec> {
-    // In a clean case everything is managed.
+    // A clean case manages all kinds.
     fn all<T>(list: Option<Vec<T>>, clean: bool) -> Option<Vec<T>> {
         list.or(clean.then(Vec::new))
     }
@@ -265,7 +265,7 @@ fn other_writer() -> impl Strategy<Value = WriterSpec> {
     ]
 }
 
-/// A case of up to four steps.
+/// Generates a case of up to four steps.
 pub fn case(clean: bool) -> impl Strategy<Value = Case> {
     let step = (vec(other_writer(), 0..5), desired(clean), prop::bool::weighted(0.05)).prop_map(
         move |(other_writer, desired, forget)| Step {

@@ -1,5 +1,5 @@
-//! The agents of a scenario: each has a source, a desired state, and a journal on disk like a
-//! process. `pass.rs` renders their reports.
+//! The agents of a scenario. Like a process, each has a source, a desired state, and a journal on
+//! disk. `pass.rs` formats their reports.
 
 mod host;
 
@@ -18,14 +18,14 @@ pub(super) use host::Host;
 use host::JournalOwner;
 use trueup_testkit::{Action, Kind, RawMessage};
 
-/// The name of the agent that a scenario begins with.
+/// The name of the first agent in a scenario.
 const FIRST: &str = "one";
 
-/// All agents of a scenario, the one that acts, and the host that they share.
+/// All agents of a scenario, the acting one, and their host.
 pub(super) struct Agents {
     agents: BTreeMap<String, Agent>,
     acting: String,
-    /// Dropped last: it holds the journals.
+    /// Dropped last, as it holds the journals.
     host: Host,
 }
 
@@ -34,13 +34,13 @@ pub(super) struct Agent {
     pub(super) source: Rtnl,
     pub(super) desired: Desired,
     pub(super) options: Options,
-    /// The objects that are not in place, by the reports of its process so far.
+    /// The objects that are not in place, by the reports since its last restart.
     pub(super) statuses: BTreeMap<OpKey, Arc<Status>>,
-    /// The open journal, and its owner.
+    /// The open journal and its owner; `None` until the first use.
     open: Option<(JournalOwner, JournalLedger)>,
-    /// The rows that appeared in its passes, as they were then. They are its own.
+    /// Its own rows: those that appeared in its passes, as they were then.
     made: BTreeSet<RawMessage>,
-    /// Kinds of which it reported an adopted or overridden object.
+    /// The kinds for which it reported an adopted or overridden object.
     adopted: BTreeSet<Kind>,
 }
 
@@ -55,7 +55,7 @@ impl Agents {
         })
     }
 
-    /// Returns the agent that acts, and its host.
+    /// Returns the acting agent, and its host.
     pub(super) fn acting(&mut self) -> (&mut Agent, &Host) {
         let host = &self.host;
         let name = self.acting.clone();
@@ -71,7 +71,7 @@ impl Agents {
         self.host.later(time);
     }
 
-    /// Restarts all agents.
+    /// Restarts all agents' processes.
     pub(super) fn restart(&mut self) {
         for agent in self.agents.values_mut() {
             agent.restart(&self.host);
@@ -83,7 +83,7 @@ impl Agents {
         self.restart();
     }
 
-    /// Removes deleted links from what the agents made: their indexes are free.
+    /// Removes deleted links from the agents' rows: their indexes are free.
     pub(super) fn record_deleted_links(&mut self, announced: &[RawMessage]) {
         for link in
             announced.iter().filter(|row| row.kind == Kind::Link && row.action == Action::Del)
@@ -95,11 +95,11 @@ impl Agents {
     }
 }
 
-/// Returns the options that the settings of a file name; there is no grace unless the file says so.
+/// Returns the options from a file's settings; without a setting there is no grace.
 ///
 /// # Errors
 ///
-/// When the protocol is reserved, which that of a file that was read never is.
+/// If the protocol is reserved, which a parsed file never has.
 fn options(settings: &Settings) -> Result<Options, trueup_rtnl::Error> {
     let options = Options::default()
         .with_registered_protocol(settings.protocol)?
@@ -135,10 +135,10 @@ impl Agent {
     ) -> Result<(), String> {
         let file = File::parse(name, text.as_bytes(), &TableNames::default())
             .map_err(|error| error.to_string())?;
-        // As `apply` has it where a file says nothing.
+        // As `apply` does for missing settings.
         let mut settings = file.settings;
         if host.by_ledger {
-            // JournalOwner the other kinds the kernel keeps no marker.
+            // For the other kinds the kernel keeps no marker.
             let routes = settings.ownership.entry(trueup_net::Kind::Route);
             routes.or_insert(Ownership::Ledger);
         }
@@ -151,21 +151,21 @@ impl Agent {
         self.options.protocol()
     }
 
-    /// Returns true if it may override foreign objects.
+    /// Returns true if the agent may override foreign objects.
     pub(super) fn may_override(&self) -> bool {
         self.options.take()
     }
 
-    /// Replaces its process by a new one.
+    /// Replaces its process: keeps the desired state, loses source and open journal.
     pub(super) fn restart(&mut self, host: &Host) {
         self.open = None;
         self.statuses.clear();
         self.source = host.source();
     }
 
-    /// Subscribes; an earlier subscription ends.
+    /// Subscribes to announcements; an earlier subscription ends.
     pub(super) fn listen(&mut self, namespace: &Namespace) -> Result<(), String> {
-        // The descriptor is not polled, so no hint is requested.
+        // No hint is needed, as the descriptor is not polled.
         let hints = Hints::new(|| {});
         match self.source.subscribe(namespace, hints) {
             Subscribed::Active(()) => Ok(()),
@@ -174,14 +174,14 @@ impl Agent {
         }
     }
 
-    /// Restarts it without a journal.
+    /// Restarts the agent without a journal.
     pub(super) fn forget(&mut self, host: &Host) -> Result<(), String> {
         self.restart(host);
         let forgotten = host.forget(self.marker());
         forgotten.map_err(|error| error.to_string())
     }
 
-    /// Returns its ledger of the namespace; opens the journal unless it is open.
+    /// Returns its ledger for the namespace; opens the journal unless it is open.
     pub(super) fn ledger(
         &mut self,
         host: &Host,
@@ -189,7 +189,7 @@ impl Agent {
     ) -> Result<JournalLedger, String> {
         let owner = self.journal(namespace)?;
         if self.open.as_ref().is_none_or(|(open, _)| *open != owner) {
-            // Closed first.
+            // Close the old journal first.
             self.open = None;
         }
         let ledger = match self.open.take() {
@@ -223,20 +223,20 @@ impl Agent {
         })
     }
 
-    /// Records the rows that exist after its pass and did not before.
+    /// Records the rows that appeared during its pass.
     pub(super) fn record_made(&mut self, before: &[RawMessage], after: &[RawMessage]) {
         let new = after.iter().filter(|row| before.binary_search(row).is_err());
         self.made.extend(new.cloned());
     }
 
-    /// Records that it reported an adopted or overridden object of this kind.
+    /// Records that the agent reported an adopted or overridden object of this kind.
     pub(super) fn record_adopted(&mut self, kind: &str) {
         let kinds = Kind::ALL.into_iter().filter(|known| known.word() == kind);
         self.adopted.extend(kinds);
     }
 
-    /// Returns true if it owns a row: it made the row, the row bears its marker, which is its
-    /// alone, or it reported an adopted or overridden object of the kind.
+    /// Returns true if the agent owns a row: it made the row, the row has its marker (which no
+    /// other agent uses), or it reported an adopted or overridden object of the kind.
     pub(super) fn owns(&self, row: &RawMessage) -> bool {
         let made = match row.kind {
             Kind::Link => self.has_link(row.device()),
@@ -247,7 +247,7 @@ impl Agent {
             || self.adopted.contains(&row.kind)
     }
 
-    /// Returns true if it made the link.
+    /// Returns true if the agent made the link with this index.
     pub(super) fn has_link(&self, index: u32) -> bool {
         self.made.iter().any(|row| row.kind == Kind::Link && row.device() == index)
     }
@@ -274,7 +274,7 @@ mod tests {
         assert!(!agents.acting().0.owns(&new));
         agents.record_deleted_links(&[link(8, Action::Del)]);
         agents.switch_to(FIRST);
-        // The index belongs to another link by now.
+        // The index now belongs to another link.
         assert!(!agents.acting().0.owns(&new));
     }
 

@@ -1,6 +1,6 @@
-//! Errors of the kernel by name.
+//! The kernel's errors by name.
 
-/// Those that rtnetlink is known to give.
+/// Errors known from rtnetlink.
 const NAMES: [(&str, i32); 24] = [
     ("EPERM", 1),
     ("ENOENT", 2),

@@ -1,5 +1,5 @@
-//! The running kernel, in the namespace of the calling thread, as seen from outside of the crates
-//! under test: other writers act on it, its rows and its announcements are read.
+//! The running kernel in the calling thread's namespace, seen without the crates under test: other
+//! writers act on it, and its rows and announcements are read.
 
 mod settle;
 
@@ -14,13 +14,12 @@ use super::numbers::{BRIDGE, INET, INET6};
 use super::object::Names;
 use super::writer::{Tool, Trouble, WriterLine, ip_batch};
 
-/// The namespace of the calling thread, which must stay the one that uses this.
+/// The calling thread's namespace; only this thread may use it.
 pub(super) struct Machine {
     changes: Changes,
-    /// Interfaces by index, as of any time.
+    /// Interfaces by index, past ones included.
     names: Names,
-    /// True if the scenario has switched duplicate address detection on, which takes a second or
-    /// two.
+    /// True if the scenario has enabled duplicate address detection, which takes a second or two.
     detects: bool,
 }
 
@@ -34,7 +33,7 @@ impl Machine {
         machine
     }
 
-    /// Replaces the namespace by an empty one.
+    /// Replaces the namespace with an empty one.
     pub(super) fn recreate(&mut self) {
         let former = std::mem::take(&mut self.names);
         *self = Machine::new();
@@ -43,14 +42,14 @@ impl Machine {
         }
     }
 
-    /// Interfaces by index, with those that were there before.
+    /// Returns interfaces by index, past ones included.
     pub(super) fn names(&mut self) -> &Names {
         let links = raw_dump(Kind::Link, 0);
         self.names.extend(links.iter().filter_map(|link| Some((link.device(), link.ifname()?))));
         &self.names
     }
 
-    /// Runs lines of other writers in order; each must end as it says.
+    /// Runs other writers' lines in order; each must end as it states.
     pub(super) fn act(&mut self, acts: &[WriterLine]) -> Result<(), Trouble> {
         let names = self.names();
         let resolved = acts.iter().map(|act| act.resolved(names));
@@ -73,7 +72,7 @@ impl Machine {
         act.carry_out(self.names())
     }
 
-    /// All rows of a kind, of one family or (0) of all that it is dumped by.
+    /// Returns all rows of a kind, of one family or (0) of each that the kernel dumps.
     pub(super) fn rows(&self, kind: Kind, family: u8) -> Vec<RawMessage> {
         let families: &[u8] = match (kind, family) {
             (Kind::Link | Kind::Nexthop, _) => &[0],
@@ -90,15 +89,15 @@ impl Machine {
         rows
     }
 
-    /// Everything there is, as configuration, sorted.
+    /// Returns all objects of the namespace, reduced to configuration and sorted.
     pub(super) fn everything(&mut self) -> Vec<RawMessage> {
         self.wait_until_settled();
         Snapshot::take().into_rows()
     }
 
-    /// Returns the announcements since the last call, as configuration: without unchanged links and
-    /// the kernel's own traffic. Waits until no more follow: effects of a change may take the
-    /// kernel a few milliseconds.
+    /// Returns the announcements since the last call, reduced to configuration: without unchanged
+    /// links and the kernel's own traffic. Waits until no more follow: the effects of a change may
+    /// take some milliseconds.
     pub(super) fn announced(&mut self) -> Vec<RawMessage> {
         const QUIET: u32 = 3;
         self.wait_until_settled();

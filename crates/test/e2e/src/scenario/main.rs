@@ -1,4 +1,4 @@
-//! The `main` of the test target: every scenario on every machine, each a test of its own.
+//! The `main` of the test target: every scenario on every machine is one test.
 
 use super::run::{description, run};
 use super::writer::sysctl_path;
@@ -17,21 +17,20 @@ use trueup_testkit::{
     enter, fresh_netns, lacks_kind, may_skip, panic_text, running_version, tests_at_once,
 };
 
-/// Nothing waits for ever: a scenario that takes longer, in seconds, has failed. One takes a few
-/// milliseconds, on an emulated machine some hundred. `TRUEUP_SCENARIO_SECONDS` sets another limit.
+/// The time limit of a scenario in seconds, after which it has failed. One takes a few
+/// milliseconds, on an emulated machine some hundred. `TRUEUP_SCENARIO_SECONDS` overrides it.
 const LONGEST: u64 = 300;
 
-/// Runs all scenarios below a directory, named after their files: `kernel::route/NAME`; those in
-/// which an agent acts once more where no marker proves anything, `ledger::route/NAME`: with the
-/// markers of addresses, neighbours and rules masked, and the ledger asked for routes.
+/// Runs all scenarios below a directory, named after their files: `kernel::route/NAME`. Scenarios
+/// with an agent run a second time where no marker proves anything, as `ledger::route/NAME`: the
+/// markers of addresses, neighbours and rules are masked, and routes use the ledger.
 ///
-/// A scenario that needs a feature that the running kernel lacks is left out there, and a line says
-/// so: `test kernel::NAME ... not applicable (needs vrf)`. Where namespaces are forbidden those on
-/// the kernel fail, as described at
-/// [`kernel_tests!`](trueup_testkit::kernel_tests).
+/// If the running kernel lacks a feature that a scenario needs, the scenario is left out, and a
+/// line says so: `test kernel::NAME ... not applicable (needs vrf)`. If namespaces are forbidden,
+/// all fail, as described at [`kernel_tests!`](trueup_testkit::kernel_tests).
 ///
-/// A run of all scenarios writes what each shows, and how it ended, to the file `results`: a line
-/// of JSON for each scenario. `cargo xtask scenarios` reads it.
+/// A run of all scenarios writes a line of JSON for each to the file `results`: what it shows, and
+/// its result. `cargo xtask scenarios` reads it.
 ///
 /// `runner` are tests of the runner itself.
 pub fn main(directory: &Path, results: &Path, runner: &[(&str, fn())]) -> ExitCode {
@@ -105,7 +104,7 @@ pub fn main(directory: &Path, results: &Path, runner: &[(&str, fn())]) -> ExitCo
     let all = arguments.filter.is_none() && arguments.skip.is_empty() && !arguments.list;
     let conclusion = libtest_mimic::run(&arguments, trials);
     if all {
-        // In a guest there is no such directory: its output is read instead.
+        // A guest has no such directory: its output is read instead.
         let _best_effort = fs::write(results, ended.lines(&shown));
     }
     conclusion.exit_code()
@@ -122,7 +121,7 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns true if the running kernel has a kind of link, or a sysctl; asked in a new namespace.
+/// Returns true if the running kernel has a kind of link, or a sysctl; tested in a new namespace.
 fn asked(need: &Need) -> bool {
     let need = need.clone();
     let asking = thread::spawn(move || {
@@ -136,26 +135,26 @@ fn asked(need: &Need) -> bool {
     asking.join().unwrap_or(false)
 }
 
-/// Runs a scenario that fails; returns how.
+/// Runs a scenario that fails, and returns the failure's text.
 ///
 /// # Panics
 ///
-/// When it is no scenario, or passes.
+/// If the text is no scenario, or the scenario passes.
 pub fn failure(text: &str) -> String {
     let scenario = parse(text).unwrap().into();
     let failed = carry_out("x.scenario", &scenario, false).unwrap_err();
     failed.message().unwrap_or_default().to_owned()
 }
 
-/// On a thread of its own, as a network namespace belongs to the thread and the harness reuses its
-/// threads.
+/// Runs a scenario on its own thread, as a network namespace belongs to the thread and the harness
+/// reuses its threads.
 fn carry_out(file: &str, scenario: &Arc<Scenario>, by_ledger: bool) -> Result<(), Failed> {
     let (name, shown) = (file.to_owned(), scenario.clone());
     let (sender, result) = mpsc::channel();
     let work = move || run(&name, &shown, by_ledger);
     thread::Builder::new().spawn(move || {
         let ended = panic::catch_unwind(AssertUnwindSafe(work));
-        // The receiver is gone if it took too long.
+        // After a timeout the receiver is gone.
         let _sent = sender.send(ended.map_err(|panic| panic_text(&*panic).to_owned()));
     })?;
     let failed = |what: &str| {
@@ -166,12 +165,12 @@ fn carry_out(file: &str, scenario: &Arc<Scenario>, by_ledger: bool) -> Result<()
     match result.recv_timeout(Duration::from_secs(longest)) {
         Ok(Ok(result)) => result.map_err(Failed::from),
         Ok(Err(panic)) => failed(&format!("panicked: {panic}")),
-        // The thread is left to itself, and ends with the process.
+        // The thread is abandoned, and ends with the process.
         Err(_) => failed(&format!("not at an end after {longest} s")),
     }
 }
 
-/// How each test ended, by its name: `ok`, `FAILED` or `not applicable (WHY)`.
+/// Each test's result, by its name: `ok`, `FAILED` or `not applicable (WHY)`.
 #[derive(Default)]
 struct Ended(Mutex<BTreeMap<String, String>>);
 
@@ -195,7 +194,7 @@ impl Ended {
         })
     }
 
-    /// Returns the line for standard output.
+    /// Records a test that is left out, and returns the line for standard output.
     fn left_out(&self, name: String, why: &str) -> String {
         let ended = format!("not applicable ({why})");
         let line = format!("test {name} ... {ended}");
@@ -203,7 +202,7 @@ impl Ended {
         line
     }
 
-    /// A line of JSON for each scenario.
+    /// Returns a line of JSON for each scenario.
     fn lines(&self, scenarios: &[(String, Arc<Scenario>)]) -> String {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let line = |(name, scenario): &(String, Arc<Scenario>)| {

@@ -1,4 +1,4 @@
-//! Numbers of the kernel, with the names that iproute2 has for them, where scenarios use them.
+//! Numbers of the kernel with iproute2's names for them, as far as scenarios use them.
 
 /// `AF_INET`.
 pub(super) const INET: u8 = 2;
@@ -7,7 +7,7 @@ pub(super) const INET6: u8 = 10;
 /// `AF_BRIDGE`, the family of forwarding entries.
 pub(super) const BRIDGE: u8 = 7;
 
-/// `rtm_protocol`, of `/etc/iproute2/rt_protos`.
+/// `rtm_protocol`, from `/etc/iproute2/rt_protos`.
 pub(super) const PROTOCOLS: &[(&str, u32)] = &[
     ("unspec", 0),
     ("redirect", 1),

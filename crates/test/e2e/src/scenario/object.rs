@@ -1,6 +1,6 @@
-//! The kernel's rows in iproute2's words, read from raw bytes: written apart from the codecs under
-//! test. Here which rows a scenario means, and the words that all of them are made of; each
-//! object's own are in the modules below.
+//! The kernel's rows in iproute2's words, read from raw bytes, apart from the codecs under test.
+//! This module selects the rows that a scenario means, and has the common words; the modules below
+//! have each object's own.
 
 mod device;
 mod route;
@@ -16,7 +16,7 @@ use trueup_testkit::{Action, Kind, RawMessage, u16_at, u32_at};
 /// Names of interfaces by index.
 pub(super) type Names = BTreeMap<u32, String>;
 
-/// A row as a phrase. With `details` also what is status, and what has a value by chance.
+/// Returns a row as a phrase. With `details` it includes status, and values that vary by chance.
 pub(super) fn phrase(row: &RawMessage, names: &Names, details: bool) -> Phrase {
     let mut words = String::new();
     let mut say = Say { row, names, details, out: &mut words };
@@ -32,7 +32,7 @@ pub(super) fn phrase(row: &RawMessage, names: &Names, details: bool) -> Phrase {
     Phrase::new(&words)
 }
 
-/// An expected row, with what goes without saying.
+/// Returns an expected row, completed with the defaults.
 pub(super) fn expected(kind: Kind, text: &str) -> Phrase {
     let phrase = Phrase::new(text);
     match kind {
@@ -42,13 +42,13 @@ pub(super) fn expected(kind: Kind, text: &str) -> Phrase {
     }
 }
 
-/// An announcement.
+/// Formats an announcement: `deleted` if so, the kind's word, then the row.
 pub(super) fn event(row: &RawMessage, names: &Names) -> String {
     let gone = if row.action == Action::Del { "deleted " } else { "" };
     format!("{gone}{} {}", row.kind.word(), phrase(row, names, false))
 }
 
-/// An expected announcement, in the form of [`event`].
+/// Formats an expected announcement as [`event`] does.
 pub(super) fn expected_event(text: &str) -> String {
     let (gone, object) = match text.strip_prefix("deleted ") {
         Some(object) => ("deleted ", object),
@@ -72,7 +72,7 @@ impl Selection {
     }
 }
 
-/// What is there without anybody's doing, or follows from something else.
+/// Returns true for rows that exist without any writer, or follow from another object.
 pub(super) fn is_the_kernels_own(row: &RawMessage) -> bool {
     const KERNEL: u8 = 2;
     const TABLE_LOCAL: u32 = 255;
@@ -96,7 +96,7 @@ pub(super) fn is_the_kernels_own(row: &RawMessage) -> bool {
                 && row.attrs.get(&2).is_some_and(|local| local == &[127, 0, 0, 1])
         }
         Kind::Neighbour if row.family() == BRIDGE => {
-            // The ports' own addresses, and those of multicast groups.
+            // The ports' own addresses, and multicast groups.
             let multicast =
                 row.attrs.get(&2).is_some_and(|lladdr| lladdr.first().is_some_and(|b| b & 1 != 0));
             multicast || u16_at(head, 8) & 0x80 != 0 && head[10] & 0x02 == 0
@@ -168,7 +168,7 @@ impl<'a> Say<'a> {
         self.names.get(&index).cloned().unwrap_or_else(|| format!("if{index}"))
     }
 
-    /// The names of the bits that are set.
+    /// Adds the names of the bits in `set`.
     fn flags(&mut self, set: u32, flags: &[(u32, &str)]) {
         for (bit, name) in flags {
             if set & bit != 0 {

@@ -1,5 +1,5 @@
-//! From text to a [`Scenario`]. Pure; any text gives a scenario or an error with its place and a
-//! remedy.
+//! Parses text into a [`Scenario`]. Pure: any text gives a scenario, or an error with its place and
+//! a remedy.
 
 mod fault;
 mod head;
@@ -14,11 +14,11 @@ use head::{header, version};
 use step::step;
 use trueup_testkit::Kind;
 
-/// Reads a scenario.
+/// Parses a scenario.
 ///
 /// # Errors
 ///
-/// [`Error`] at the first thing that is not understood.
+/// [`Error`] at the first place that is not understood.
 pub(super) fn parse(text: &str) -> Result<Scenario, Error> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines: Vec<_> =
@@ -72,7 +72,7 @@ pub(super) fn parse(text: &str) -> Result<Scenario, Error> {
     Ok(scenario)
 }
 
-/// `LINE`, or `LINE -> ERRNO`.
+/// Parses `LINE`, or `LINE -> ERRNO`.
 fn act(line: Line<'_>, start: usize, raw: bool) -> Result<WriterLine, Error> {
     let written = line.text.get(start..).unwrap_or_default().trim_end();
     let (text, errno) = match written.split_once(" -> ") {
@@ -88,7 +88,7 @@ fn act(line: Line<'_>, start: usize, raw: bool) -> Result<WriterLine, Error> {
         }
     };
     let tool = if raw {
-        // What index a name had is known only when it is carried out.
+        // A name's index is known only when the line runs.
         let read = RawRequest::parse(text, |_| Some(1));
         read.map_err(|(at, message)| line.error(start + at, message))?;
         Tool::Socket
@@ -130,12 +130,12 @@ fn not_a_kind(word: &str) -> String {
     )
 }
 
-/// A line that says something, in a block or at its head.
+/// A line with content, in a block or at its head.
 #[derive(Clone, Copy)]
 struct Line<'a> {
-    /// From 1.
+    /// The line number, from 1.
     number: usize,
-    /// As written, without the end.
+    /// The text as written, without trailing space.
     text: &'a str,
 }
 
@@ -152,18 +152,18 @@ impl<'a> Line<'a> {
         self.text.trim_start().starts_with('#')
     }
 
-    /// An error at a byte of the line.
+    /// Returns an error at a byte offset in the line.
     fn error(self, at: usize, message: impl Into<String>) -> Error {
         let before = self.text.get(..at).unwrap_or(self.text);
         Error { line: self.number, column: before.chars().count() + 1, message: message.into() }
     }
 
-    /// Where its first word begins.
+    /// Returns the byte offset of its first word.
     fn start(self) -> usize {
         self.text.len() - self.text.trim_start().len()
     }
 
-    /// An error at its first word.
+    /// Returns an error at its first word.
     fn wrong(self, message: impl Into<String>) -> Error {
         self.error(self.start(), message)
     }
@@ -244,8 +244,8 @@ mod tests {
         }
     }
 
-    /// Parses a text, which panics nowhere. An error has a location in the text, and a byte order
-    /// mark changes nothing.
+    /// Parses a text, which must not panic. An error must have a location in the text, and a byte
+    /// order mark must change nothing.
     fn try_parse(text: &str) {
         let parsed = parse(text);
         if let Err(error) = &parsed {
@@ -261,7 +261,7 @@ mod tests {
         }
     }
 
-    /// Every scenario that there is, cut off, and with bytes, parts and lines exchanged.
+    /// Tries every existing scenario, cut off, and with bytes, parts and lines exchanged.
     #[test]
     fn no_text_is_a_panic() {
         let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios");

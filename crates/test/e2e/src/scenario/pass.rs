@@ -1,4 +1,4 @@
-//! Plans and passes of an agent, and their reports as the lines that a scenario expects.
+//! An agent's plans and passes, with reports in the form of a scenario's lines.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use super::agent::{Agent, Host};
 use super::errno;
 use super::text::Expected;
 
-/// A line of a report.
+/// Makes a report line from its text.
 fn line(text: String) -> Expected {
     Expected::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 impl Agent {
-    /// Returns the lines of a plan.
+    /// Returns the lines of a plan: its ops, or the error.
     pub(super) fn plan(&mut self, host: &Host, namespace: &Namespace) -> Vec<Expected> {
         let ledger = match self.ledger(host, namespace) {
             Ok(ledger) => ledger,
@@ -49,7 +49,7 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// When the subscription has ended.
+    /// If the subscription has ended.
     pub(super) fn drain(&mut self) -> Result<Drained, String> {
         if self.source.descriptor().is_none() {
             return Err("the agent is not subscribed: write `listen` first".to_owned());
@@ -57,8 +57,9 @@ impl Agent {
         self.source.drain().map_err(|error| error.to_string())
     }
 
-    /// Passes as a driver would after a drain: over the dirty keys, or over everything after a
-    /// loss; and once more if the source asks for it at once. Also returns the number of ops.
+    /// Makes a pass as a driver would after a drain: over the dirty keys, or over everything after
+    /// a loss. If the source asks for another pass at once, makes it too. Returns the lines and the
+    /// number of ops.
     pub(super) fn pass_after_drain(
         &mut self,
         host: &Host,
@@ -80,13 +81,13 @@ impl Agent {
         (lines, ops)
     }
 
-    /// One pass over everything, and the number of its ops.
+    /// Makes one pass over everything, and returns its lines and the number of ops.
     pub(super) fn pass(&mut self, host: &Host, namespace: &Namespace) -> (Vec<Expected>, usize) {
         let (lines, ops, _) = self.pass_over(host, namespace, Extent::Everything);
         (lines, ops)
     }
 
-    /// One pass. The flag says whether another is due at once.
+    /// Makes one pass. The flag is true if another is due at once.
     fn pass_over(
         &mut self,
         host: &Host,
@@ -111,7 +112,7 @@ impl Agent {
                 self.record_adopted(&object.kind().to_string());
             }
         }
-        // What it says that goes along is gone by right, and so is what it was told to exclude.
+        // Objects that the report lists as going along go by right, and so do excluded ones.
         for (notice, _) in report.notices() {
             if let Notice::GoesAlong { object, .. } = notice {
                 self.record_adopted(&object.kind().to_string());
@@ -128,7 +129,7 @@ impl Agent {
         (report_lines(&report), report.ops().count(), again)
     }
 
-    /// Returns a line for each object that is not in place, in the order of the objects.
+    /// Returns a line for each object that is not in place, in the objects' order.
     pub(super) fn status_lines(&self) -> Vec<Expected> {
         let mut all: Vec<_> = self.statuses.values().collect();
         all.sort_by(|one, other| (one.kind, &one.object).cmp(&(other.kind, &other.object)));
@@ -193,7 +194,7 @@ fn report_lines(report: &Report) -> Vec<Expected> {
         let (verdict, details) = match rule {
             OwnershipRule::Adopted => ("adopted", String::new()),
             OwnershipRule::Overwritten { by } => ("overwritten", format!(": to protocol {by}")),
-            // Reported with the op.
+            // The line of the op has it.
             _ => continue,
         };
         let (kind, object) = (object.kind(), object.spec(devices));

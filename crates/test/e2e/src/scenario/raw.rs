@@ -1,19 +1,19 @@
-//! Requests that `ip` has no words for, as bytes: `KIND VERB HEADER [NUMBER=BYTES]...`.
+//! Requests as bytes, for those without words in `ip`: `KIND VERB HEADER [NUMBER=BYTES]...`.
 
 use trueup_testkit::{Action, Kind, RawMessage};
 
-/// A message, and its flags.
+/// A raw message with its flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RawRequest {
     pub(super) message: RawMessage,
     pub(super) flags: u16,
 }
 
-/// A problem: its place (bytes from the start of the line), and what to write instead.
+/// A problem: its place (in bytes from the start of the line), and the remedy.
 pub(super) type Problem = (usize, String);
 
 impl RawRequest {
-    /// Reads a line; `index` is the index of an interface by its name.
+    /// Parses a line; `index` returns an interface's index by its name.
     pub(super) fn parse(
         text: &str,
         index: impl Fn(&str) -> Option<u32>,
@@ -77,7 +77,7 @@ fn verb(word: &str) -> Option<(Action, u16)> {
     Some((Action::New, flags))
 }
 
-/// Hexadecimal digits, and `{v0}` for the index of v0.
+/// Parses hexadecimal digits; `{v0}` stands for v0's index.
 fn bytes(text: &str, index: impl Fn(&str) -> Option<u32>) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let mut rest = text;

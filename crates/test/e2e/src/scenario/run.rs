@@ -1,4 +1,4 @@
-//! Carries a scenario out and says where it differs.
+//! Runs a scenario and reports the first difference.
 
 mod check;
 mod drain;
@@ -18,7 +18,7 @@ use check::{Stop, same};
 use trueup_testkit::faults::{Faults, died};
 use trueup_testkit::{Kind, RawMessage, mask, running_version};
 
-/// A difference from the scenario, and its line.
+/// A difference from the scenario, and its line number.
 struct Differs {
     line: usize,
     message: String,
@@ -26,12 +26,12 @@ struct Differs {
 
 type Result<T, E = Differs> = std::result::Result<T, E>;
 
-/// Kinds that bear a marker on newer kernels only.
+/// The kinds that only newer kernels mark.
 const MARKED: [Kind; 3] = [Kind::Address, Kind::Neighbour, Kind::Rule];
 
-/// Runs a scenario in a namespace of its own, to which the calling thread moves; `file` is its name
-/// in the error. `by_ledger`: no marker proves ownership, and the expected markers of kinds that
-/// may bear none do not count.
+/// Runs a scenario in a fresh namespace, to which the calling thread moves; `file` is its name in
+/// errors. With `by_ledger`, no marker proves ownership, and expected markers are ignored for kinds
+/// that may lack them.
 pub(super) fn run(file: &str, scenario: &Scenario, by_ledger: bool) -> Result<(), String> {
     let masked = if by_ledger { &MARKED[..] } else { &[] };
     let agents = Agents::new(by_ledger).map_err(|error| format!("{file}: {error}"))?;
@@ -51,7 +51,7 @@ pub(super) fn run(file: &str, scenario: &Scenario, by_ledger: bool) -> Result<()
     })
 }
 
-/// Returns the title of a scenario and what it tests, for the message of a failure.
+/// Returns a scenario's title and what it tests, for the failure message.
 pub(super) fn description(scenario: &Scenario) -> String {
     let mut text = format!("{}\n", scenario.title);
     for number in &scenario.invariants {
@@ -69,7 +69,7 @@ pub(super) fn description(scenario: &Scenario) -> String {
     text
 }
 
-/// Returns no faults yet, over a kernel that keeps no markers of some kinds.
+/// Returns an empty list of faults over a kernel without markers for some kinds.
 fn faults_over(masked: &[Kind]) -> Faults {
     let namespace = Namespace::current();
     Faults::over(match masked {
@@ -82,15 +82,15 @@ struct Run<'a> {
     file: &'a str,
     machine: Machine,
     agents: Agents,
-    /// Kinds whose markers the agents' kernel does not keep.
+    /// The kinds for which the agents' kernel keeps no markers.
     masked: Vec<Kind>,
-    /// What is between the agents and their kernel.
+    /// The faults between the agents and their kernel.
     faults: Faults,
-    /// Those of them whose markers the scenario expects.
+    /// The masked kinds for which the scenario expects markers.
     unmarked: Vec<Kind>,
-    /// The rows before the last pass.
+    /// All rows before the last pass.
     before: Vec<RawMessage>,
-    /// The announcements of the step that acted last.
+    /// The announcements of the last acting step.
     announced: Vec<RawMessage>,
 }
 
@@ -131,7 +131,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The kernel as the agents see it.
+    /// Returns the namespace as the agents see it, with faults and masks.
     fn namespace(&self) -> Namespace {
         self.faults.namespace()
     }
@@ -221,7 +221,7 @@ impl Run<'_> {
         }
     }
 
-    /// Runs a pass with faults. Returns no report if the agent died.
+    /// Runs a pass with faults. Returns `None` if the agent died.
     fn pass(
         &mut self,
         faults: &[FaultLine],
@@ -237,7 +237,7 @@ impl Run<'_> {
         let (agent, host) = self.agents.acting();
         let passed = died(|| pass(agent, host, &namespace));
         self.faults.clear();
-        // An agent that may override, and is killed, cannot report what it overrode.
+        // A killed agent cannot report the objects that it overrode.
         let unreported = passed.is_none() && agent.may_override();
         if passed.is_none() {
             agent.restart(host);
@@ -251,7 +251,8 @@ impl Run<'_> {
         let Some((got, ops)) = passed else {
             return Ok(None);
         };
-        // Each op has one line, of one of three outcomes; a second one would be one line more.
+        // Each op has one line with one of three outcomes; a second outcome would be an additional
+        // line.
         let outcomes = got.iter().filter(|line| line.is_outcome()).count();
         if outcomes != ops {
             let name = INVARIANTS[3];
@@ -282,7 +283,7 @@ impl Run<'_> {
         self.compare("the report of the second pass", expected, got)
     }
 
-    /// Compares in order. A loose expectation counts as the line that it admits.
+    /// Compares in order. A loose expectation takes the form of the line that it admits.
     fn compare(
         &mut self,
         what: &str,

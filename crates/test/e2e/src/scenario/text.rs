@@ -1,5 +1,5 @@
-//! Lines that are compared: objects and ops in iproute2's words, brought to one order and spelling,
-//! so that a scenario may leave out what goes without saying.
+//! Lines to compare: objects and ops in iproute2's words, normalised in order and spelling, so that
+//! a scenario may omit defaults.
 
 mod expected;
 
@@ -9,15 +9,15 @@ use super::numbers::{PROTOCOLS, SCOPES, TABLES};
 pub(super) use expected::Expected;
 use trueup_testkit::Kind;
 
-/// An object's words: pairs, and flags without a value, in one order.
+/// An object's words, normalised: pairs, and flags without a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Phrase {
-    /// What is not a pair: the verb, a route's type, the object's name or prefix.
+    /// The words outside pairs: the verb, a route's type, the object's name or prefix.
     head: Vec<String>,
     pairs: Vec<(String, String)>,
 }
 
-/// Words in front of the pairs, besides the first word.
+/// Words that precede the pairs, in addition to the first word.
 const HEADS: [&str; 30] = [
     "route",
     "addr",
@@ -83,18 +83,18 @@ const FLAGS: [&str; 28] = [
     "nop",
 ];
 
-/// The order of pairs; others follow in order of the alphabet, next hops last.
+/// The order of pairs; others follow alphabetically, next hops last.
 const ORDER: [&str; 13] = [
     "type", "pref", "from", "to", "tos", "nhid", "via", "lladdr", "dev", "proto", "metric",
     "table", "scope",
 ];
 
-/// One space between words.
+/// Returns the text with single spaces between words.
 pub(super) fn squeeze(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A word and its value, each as it is spelt here.
+/// Returns a word and its value in canonical spelling.
 pub(super) fn pair(word: &str, value: &str) -> (String, String) {
     let word = match word {
         "protocol" => "proto",
@@ -127,18 +127,18 @@ pub(super) fn pair(word: &str, value: &str) -> (String, String) {
 }
 
 impl Phrase {
-    /// Takes any text.
+    /// Parses any text.
     pub(super) fn new(text: &str) -> Phrase {
         let mut phrase = Phrase::default();
         if text.starts_with("link ") {
-            // An op on a link, whose kinds have a grammar each: in the order written.
+            // An op on a link stays in its written order: each kind has its own grammar.
             phrase.head = text.split_whitespace().map(str::to_owned).collect();
             return phrase;
         }
         let mut words = text.split_whitespace().peekable();
         while let Some(word) = words.peek() {
             let is_name = !HEADS.contains(word);
-            // A rule, or a nexthop, has no name of its own.
+            // A rule or a nexthop has no name.
             let is_pair = matches!(*word, "pref" | "id" | "preference" | "priority" | "lookup");
             if is_pair {
                 break;
@@ -181,18 +181,18 @@ impl Phrase {
         let rank =
             |word: &str| ORDER.iter().position(|known| *known == word).unwrap_or(ORDER.len());
         phrase.pairs.sort_by(|(a, _), (b, _)| (rank(a), a).cmp(&(rank(b), b)));
-        // Their order means something.
+        // Their order is significant.
         phrase.pairs.extend(hops.into_iter().map(|hop| ("nexthop".to_owned(), hop)));
         phrase
     }
 
-    /// The value of a word.
+    /// Returns the value of a word; `None` if it is absent.
     pub(super) fn value(&self, word: &str) -> Option<&str> {
         let found = self.pairs.iter().find(|(known, _)| known == word);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Adds a pair that goes without saying, unless it is there.
+    /// Adds a default pair, unless the word is present.
     #[must_use]
     pub(super) fn or(self, word: &str, value: &str) -> Phrase {
         if self.value(word).is_some() {
@@ -201,7 +201,7 @@ impl Phrase {
         Phrase::new(&format!("{self} {word} {value}"))
     }
 
-    /// Without a marker: this one, or that there is none.
+    /// Removes the marker if it is this one or 0.
     #[must_use]
     pub(super) fn unmarked(mut self, marker: u8) -> Phrase {
         let [ours, none] = [marker, 0].map(|protocol| pair("proto", &protocol.to_string()));
@@ -209,7 +209,7 @@ impl Phrase {
         self
     }
 
-    /// Returns the kind of object, if the first words name it.
+    /// Returns the kind of object; `None` unless the first words name it.
     fn kind(&self) -> Option<Kind> {
         let head = self.head.iter().find(|word| *word != "-6")?;
         Some(match head.as_str() {
@@ -222,15 +222,15 @@ impl Phrase {
         })
     }
 
-    /// Returns true if it has all words of `other`.
+    /// Returns true if it contains all words of `other`.
     pub(super) fn says(&self, other: &Phrase) -> bool {
         other.head.iter().all(|word| self.head.contains(word))
             && other.pairs.iter().all(|pair| self.pairs.contains(pair))
     }
 }
 
-/// `10.0.0.1` is `10.0.0.1/32` as a name of a route; elsewhere nothing is changed, as both sides
-/// lose the same.
+/// Completes `10.0.0.1` to `10.0.0.1/32`, as a route's name. Other words change in the same way on
+/// both sides, so this does no harm.
 fn host_prefix(word: &str) -> String {
     match word.parse::<std::net::IpAddr>() {
         Ok(_) => word.to_owned(),
@@ -277,7 +277,7 @@ mod tests {
             Phrase::new("::/0 via fd00::1 scope link"),
             Phrase::new("default scope 253 via fd00::1")
         );
-        // The order of next hops does.
+        // The order of next hops matters.
         let legs = |one: &str, other: &str| {
             Phrase::new(&format!("default nexthop via {one} nexthop via {other}"))
         };

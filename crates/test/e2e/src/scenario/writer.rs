@@ -1,4 +1,4 @@
-//! The lines of other writers: iproute2 runs them, or a raw message is sent.
+//! Other writers' lines: run by iproute2, or sent as a raw message.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -8,44 +8,44 @@ use super::errno;
 use super::object::Names;
 use super::raw::RawRequest;
 
-/// Something else than what the scenario is about went wrong, or a line did not end as it says; at
-/// that line.
+/// A failure outside the scenario's subject, or a line that did not end as stated; with the line
+/// number.
 #[derive(Debug)]
 pub(super) struct Trouble {
     pub(super) line: Option<usize>,
     pub(super) message: String,
 }
 
-/// A line of another writer.
+/// One line of another writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WriterLine {
     pub(super) line: usize,
-    /// As written, without the expected error.
+    /// The text as written, without the expected error.
     pub(super) text: String,
     pub(super) tool: Tool,
-    /// The errno that it must fail with.
+    /// The errno with which it must fail; `None` if it must succeed.
     pub(super) errno: Option<i32>,
 }
 
-/// Who carries a line out.
+/// The program that runs a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tool {
-    /// `ip -batch -`, with the lines around it.
+    /// `ip -batch -`, together with the neighbouring lines.
     Batch,
-    /// `ip`, a process for the line: `ip -batch` knows no options.
+    /// `ip`, one process for the line: `ip -batch` takes no options.
     Ip,
-    /// `bridge`.
+    /// `bridge`, of iproute2.
     Bridge,
-    /// A file below `/proc/sys`.
+    /// A write to a file below `/proc/sys`.
     Sysctl,
-    /// A router's advertisement.
+    /// A router advertisement, sent by us.
     Router,
-    /// A socket of our own: see [`RawRequest`].
+    /// Our own socket: see [`RawRequest`].
     Socket,
 }
 
 impl Tool {
-    /// The tool of a line that is no raw message; `None` if there is none.
+    /// Returns the tool of a line; `None` if it is no tool's, so a raw message or an error.
     pub(super) fn of(text: &str) -> Option<Tool> {
         let mut words = text.trim_start_matches("ip ").split_whitespace();
         Some(match words.next()? {
@@ -62,8 +62,8 @@ impl Tool {
 }
 
 impl WriterLine {
-    /// Replaces each `@NAME` by the index that an interface of that name has or had. The error is
-    /// a name that never existed.
+    /// Replaces each `@NAME` with the index that an interface with this name has or had. Fails if a
+    /// name never existed.
     pub(super) fn resolved(&self, names: &Names) -> Result<WriterLine, Trouble> {
         let word = |word: &str| match word.strip_prefix('@') {
             None => Ok(word.to_owned()),
@@ -76,13 +76,13 @@ impl WriterLine {
         Ok(WriterLine { text: words.collect::<Result<Vec<_>, _>>()?.join(" "), ..self.clone() })
     }
 
-    /// Returns the raw message of a line.
+    /// Parses the line as a raw message.
     pub(super) fn request(&self, names: &Names) -> Result<RawRequest, Trouble> {
         RawRequest::parse(&self.text, |name| index_of(names, name))
             .map_err(|(_, message)| self.trouble(message))
     }
 
-    /// Carries the line out in the calling thread's namespace. Fails unless it ends as it says.
+    /// Runs the line in the calling thread's namespace. Fails unless it ends as stated.
     pub(super) fn carry_out(&self, names: &Names) -> Result<(), Trouble> {
         let ended = match self.tool {
             Tool::Batch | Tool::Ip => self.run("ip"),
@@ -113,7 +113,7 @@ impl WriterLine {
         let as_expected = match (&ended, self.errno) {
             (Ok(()), expected) => expected.is_none(),
             (Err(Ended::Errno(code)), expected) => expected == Some(*code),
-            // `ip` prints the error's text.
+            // `ip` prints the error as text.
             (Err(Ended::Text(text)), Some(code)) => {
                 let error = io::Error::from_raw_os_error(code).to_string();
                 let error = error.split(" (os error").next().unwrap_or_default();
@@ -132,7 +132,7 @@ impl WriterLine {
         Err(self.trouble(format!("`{}` ended in {got}, {expected} was expected", self.text)))
     }
 
-    /// The name and the value of a `sysctl` line.
+    /// Returns the name and the value in a `sysctl` line.
     pub(super) fn setting(&self) -> (&str, &str) {
         let setting = self.text.trim_start_matches("sysctl").trim();
         setting.split_once('=').unwrap_or((setting, ""))
@@ -148,10 +148,10 @@ impl WriterLine {
     }
 }
 
-/// How a line failed.
+/// The error of a failed line.
 enum Ended {
     Errno(i32),
-    /// In the words of the tool.
+    /// The error text printed by the tool.
     Text(String),
 }
 
@@ -192,7 +192,7 @@ fn run(tool: &str, args: &[&str], input: &str) -> Result<(), String> {
         .spawn()
         .map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // Far below what a pipe holds.
+        // Far less than a pipe's capacity, so this does not block.
         let _early_end = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output().map_err(failed)?;
@@ -202,7 +202,7 @@ fn run(tool: &str, args: &[&str], input: &str) -> Result<(), String> {
     Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
 }
 
-/// Where a setting is.
+/// Returns a setting's path below `/proc/sys`.
 pub(super) fn sysctl_path(name: &str) -> String {
     format!("/proc/sys/{}", name.replace('.', "/"))
 }

@@ -1,4 +1,4 @@
-//! The built program with a directory of its own for files and state.
+//! Runs the built program with its own directory for files and state.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,18 +11,18 @@ use serde_json::Value;
 use trueup_e2e::shape::Shown;
 use trueup_testkit::wait_until;
 
-/// The path of the program.
+/// The path of the built `trueup`.
 pub(crate) const TRUEUP: &str = env!("CARGO_BIN_EXE_trueup-under-test");
 
-/// What the pages show of its output: all JSON that a test has it print is compared with that.
+/// The documented shapes of its output. All JSON printed in a test is compared with them.
 pub(crate) static SHOWN: LazyLock<Shown> = LazyLock::new(Shown::default);
 
-/// The program, run in the calling thread's namespace. Its directory is removed when dropped.
+/// The program, run in the calling thread's namespace. Its directory is deleted on drop.
 pub(crate) struct Agent {
     directory: PathBuf,
 }
 
-/// What a run came to.
+/// The result of a finished run: exit code and output.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
@@ -48,7 +48,7 @@ impl Agent {
         self.directory.join("state")
     }
 
-    /// The one file with the extension in the state directory.
+    /// Returns the only file with this extension in the state directory.
     pub(crate) fn state_file(&self, extension: &str) -> PathBuf {
         let files = fs::read_dir(self.state()).unwrap();
         let mut files = files
@@ -59,14 +59,14 @@ impl Agent {
         file
     }
 
-    /// Writes a file of that name.
+    /// Writes a file in the agent's directory, and returns its path.
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.directory.join(name);
         fs::write(&path, text).unwrap();
         path
     }
 
-    /// The program with its state directory, yet to be run.
+    /// Returns a command that runs the program with its state directory.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(TRUEUP);
         command
@@ -89,19 +89,20 @@ impl Agent {
         ran
     }
 
-    /// Plans for a text, as JSON.
+    /// Writes `text` as the file, and plans it as JSON.
     pub(crate) fn plan(&self, text: &str) -> Ran {
         self.write("f.toml", text);
         self.run(&["plan", "f.toml", "--format", "json"])
     }
 
-    /// Applies a text, as JSON.
+    /// Writes `text` as the file, and applies it as JSON.
     pub(crate) fn apply(&self, text: &str) -> Ran {
         self.write("f.toml", text);
         self.run(&["apply", "f.toml", "--format", "json"])
     }
 
-    /// Applies a text that has to converge, and proves that a second pass has nothing to do.
+    /// Applies a text, which must converge, and checks that a second pass has nothing to do.
+    /// Returns the first report.
     #[track_caller]
     pub(crate) fn settle(&self, text: &str) -> Value {
         let ran = self.apply(text);
@@ -119,7 +120,7 @@ impl Agent {
     }
 }
 
-/// A run that goes on; killed if a test fails before its end.
+/// A running program, killed if a test fails before its end.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
@@ -128,17 +129,17 @@ impl Running {
         Running(command.spawn().unwrap())
     }
 
-    /// Ends it as a supervisor would; it has to end well.
+    /// Ends it with a signal, as a supervisor would; it must exit with success.
     #[track_caller]
     pub(crate) fn terminate(&mut self, signal: Signal) {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
         let code = self.ended();
-        // Unless another thread reads it.
+        // If another thread reads it, there is nothing to take.
         let why = self.0.stderr.take().map(std::io::read_to_string);
         assert_eq!(code, 0, "{why:?}");
     }
 
-    /// Its exit code, once it has ended.
+    /// Waits for its end, and returns its exit code.
     #[track_caller]
     pub(crate) fn ended(&mut self) -> i32 {
         let mut status = None;
@@ -149,12 +150,12 @@ impl Running {
         status.unwrap().code().expect("ended by itself")
     }
 
-    /// What it printed, once it has ended.
+    /// Waits for its end, and returns its standard output.
     pub(crate) fn out(&mut self) -> String {
         std::io::read_to_string(self.0.stdout.take().unwrap()).unwrap()
     }
 
-    /// What it said besides.
+    /// Waits for its end, and returns its standard error.
     pub(crate) fn err(&mut self) -> String {
         std::io::read_to_string(self.0.stderr.take().unwrap()).unwrap()
     }
@@ -162,7 +163,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended.
+        // The program may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -170,7 +171,7 @@ impl Drop for Running {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // A failed test may have left anything; what is left then is in a temporary directory.
+        // A failed test may leave anything behind; it is in a temporary directory.
         let _ = fs::remove_dir_all(&self.directory);
     }
 }
@@ -189,7 +190,7 @@ impl Ran {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Fails unless it said so and did nothing.
+    /// Fails unless the run was refused with these words in its error, and did nothing.
     #[track_caller]
     pub(crate) fn assert_refused(&self, words: &[&str]) {
         assert_eq!((self.code, self.out.as_str()), (1, ""), "{self:?}");
@@ -199,18 +200,18 @@ impl Ran {
     }
 }
 
-/// Both families, each with a prefix `net`, an uplink's own and other addresses, and the like.
+/// The words of one family: a prefix `net`, an uplink's own addresses and others.
 #[derive(Clone, Copy)]
 pub(crate) struct Words {
     pub(crate) flag: &'static str,
     pub(crate) family: &'static str,
-    /// A destination that nothing else uses.
+    /// A destination that no other route has.
     pub(crate) dst: &'static str,
-    /// Another one.
+    /// Another unused destination.
     pub(crate) other: &'static str,
     /// Two gateways on the first uplink.
     pub(crate) gateways: [&'static str; 2],
-    /// One that no address leads to.
+    /// A gateway that no address reaches.
     pub(crate) nowhere: &'static str,
 }
 
@@ -233,17 +234,17 @@ pub(crate) const FAMILIES: [Words; 2] = [
     },
 ];
 
-/// A `[[route]]`.
+/// Returns a `[[route]]` with `more` lines.
 pub(crate) fn route(dst: &str, more: &str) -> String {
     format!("[[route]]\ndst = \"{dst}\"\n{more}\n")
 }
 
-/// One through a gateway.
+/// Returns a `[[route]]` through a gateway.
 pub(crate) fn via(dst: &str, gateway: &str) -> String {
     route(dst, &format!("via = \"{gateway}\""))
 }
 
-/// How many there are of each outcome: applied, failed, pending, conflicts.
+/// Returns the number of each outcome: applied, failed, pending, conflicts.
 pub(crate) fn counts(report: &Value) -> [usize; 4] {
     ["applied", "failed", "pending", "conflicts"].map(|list| report[list].as_array().unwrap().len())
 }

@@ -1,5 +1,5 @@
-//! Several runs of an agent in one namespace: the program that `docs/agents.md` shows, word for
-//! word, against the kernel.
+//! Several runs of an agent in one namespace: the program shown in `docs/agents.md`, word for word,
+//! against the kernel.
 
 use std::env;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::thread;
 
 use trueup_testkit::{Kind, Scratch, Snapshot, assert_no_changes, uplinks};
 
-/// A directory for a journal, which goes with it.
+/// A temporary directory for a journal.
 struct Desk(Scratch);
 
 impl Desk {
@@ -15,7 +15,7 @@ impl Desk {
         Desk(Scratch::make(name).unwrap())
     }
 
-    /// The example, for one container.
+    /// Returns a command that runs the example for one container.
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_example-container"));
         command.arg(self.0.join("journal")).args(words);

@@ -21,7 +21,7 @@ fn ops(plan: &Value) -> Vec<String> {
         .collect()
 }
 
-/// What `ip` shows, a trimmed line each, without what no file says.
+/// Returns the output of `ip`, a trimmed line each, without parts that no file declares.
 fn shown(args: &[&str]) -> Vec<String> {
     let words = [" onlink", " linkdown", " pref medium", " proto 116"];
     let line = |line: &str| {
@@ -89,7 +89,8 @@ pub(crate) fn from_nothing_to_the_example_in_one_apply() {
     assert_eq!(addresses[0]["ifalias"], "uplink to the provider");
     assert_eq!(ip_json::<Value>(&["link", "show", "dev", "guest0"])[0]["master"], "br0");
 
-    // Not one message that changes anything, nor an op that the kernel would not announce.
+    // The second pass sends no message that changes anything. It also has no op, even one that the
+    // kernel would not announce.
     let again = assert_no_changes(|| agent.apply(EXAMPLE));
     assert_eq!((again.code, counts(&again.json())), (0, [0; 4]));
     raw.assert_same(&Snapshot::settled());
@@ -157,7 +158,7 @@ pub(crate) fn canonical_forms_need_no_second_pass() {
         );
     }
     agent.settle(&text);
-    // The order of next hops says nothing.
+    // The order of next hops has no meaning.
     let mut turned = text.clone();
     for words in FAMILIES {
         let [a, b] = words.gateways;
@@ -193,16 +194,15 @@ pub(crate) fn an_address_and_a_route_on_a_veth_of_the_same_file() {
     }
 }
 
-/// The commands of a plan lead iproute2 to the state that a pass leads to.
+/// A plan's commands lead iproute2 to the same state as a pass.
 pub(crate) fn ip_batch_takes_the_commands_of_a_plan() {
     let agent = Agent::new();
     agent.write("edge.toml", EXAMPLE);
     let ran = agent.run(&["plan", "edge.toml", "--format", "ip"]);
     assert_eq!(ran.code, 2, "{ran:?}");
-    // `ip -batch` has no word for a rule's family.
+    // `ip -batch` has no option for a rule's family.
     let (six, rest): (Vec<&str>, Vec<&str>) = ran.out.lines().partition(|l| l.starts_with("-6 "));
-    // By names: the links that we make have other indexes. Addresses bear no marker from iproute2
-    // 6.1.
+    // Compare by names: our links have other indexes. iproute2 6.1 sets no marker on addresses.
     let state = || {
         Snapshot::settled();
         let lists: [&[&str]; 5] = [
@@ -219,7 +219,7 @@ pub(crate) fn ip_batch_takes_the_commands_of_a_plan() {
         let mut rows: Vec<String> = rows
             .concat()
             .iter()
-            // Whether a link has a carrier by now is no part of it.
+            // The carrier's current state does not count.
             .map(|row| row.to_string().replace("\"linkdown\"", ""))
             .collect();
         rows.sort();
@@ -234,6 +234,6 @@ pub(crate) fn ip_batch_takes_the_commands_of_a_plan() {
         ip(&line.split(' ').collect::<Vec<_>>());
     }
     assert_eq!(state(), applied);
-    // Addresses and links that are as desired serve, whoever made them.
+    // Addresses and links that are as desired are accepted from any writer.
     agent.assert_nothing_to_do(EXAMPLE);
 }

@@ -1,4 +1,4 @@
-//! `trueup doctor`: what it says is so, and saying it changes nothing.
+//! `trueup doctor`: its findings are true, and looking for them changes nothing.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -16,7 +16,7 @@ fn ask(agent: &Agent) -> Ran {
     assert_no_changes(|| agent.run(&["doctor", "--format", "json"]))
 }
 
-/// What it calls a problem: one, with a remedy that has such words in it.
+/// Checks that the run reports exactly one problem, with these words in its remedy.
 #[track_caller]
 fn assert_hindered(ran: &Ran, problem: &str, remedy: &str) {
     assert_eq!(ran.code, 2, "{ran:?}");
@@ -51,13 +51,13 @@ pub(crate) fn the_doctor_tells_what_is_so_and_changes_nothing() {
         assert!(!reason.as_str().unwrap().is_empty(), "{proof}");
     }
     let file = agent.state().join(format!("netns-{cookie}-116.journal"));
-    // The host may have some whose namespace cannot be seen.
+    // The host may have daemons in namespaces that cannot be seen.
     let daemons = found["daemons"].take();
     let daemons = daemons.as_array().unwrap().iter();
     assert_eq!(daemons.filter(|it| it["in_namespace"] == true).count(), 0);
     let buffer = found["receive_buffer"].take();
     assert_eq!(buffer["wanted"], 1 << 20);
-    // How much anybody may have is not known in every namespace.
+    // Some namespaces do not show the limit for unprivileged users.
     let obtained = socket.set_receive_buffer(1 << 20).unwrap();
     assert_eq!(buffer["obtained"], obtained);
     assert_eq!(
@@ -107,7 +107,7 @@ pub(crate) fn the_doctor_takes_no_privilege_and_says_when_one_is_missing() {
     let rich = ask(&agent).json();
     let poor = std::thread::scope(|scope| {
         let poor = scope.spawn(|| {
-            // What a thread gives up it does not get back.
+            // On its own thread: a thread cannot regain a capability.
             without_net_admin();
             (agent.run(&["doctor", "--format", "json"]), agent.run(&["doctor"]))
         });
@@ -126,7 +126,7 @@ pub(crate) fn the_doctor_tells_who_holds_a_journal() {
     let file = agent.write("f.toml", "link = [{ name = \"ours\", kind = \"ifb\" }]");
     let mut holder = agent.spawn(&["watch", file.to_str().unwrap()]);
     wait_until("it has made its link", || Snapshot::take().index_of("ours").is_some());
-    // A pass may still be on its way to its end.
+    // A pass may still be under way.
     let ran = agent.run(&["doctor", "--format", "json"]);
     assert_hindered(&ran, "`protocol = 116`", "different `protocol`");
     let journal = ran.json()["journals"][0].clone();
@@ -138,7 +138,7 @@ pub(crate) fn the_doctor_tells_who_holds_a_journal() {
     let text = agent.run(&["doctor"]).out;
     assert!(text.contains(&format!("held by pid {} (", holder.0.id())), "{text}");
 
-    // It was not disturbed, and with it its claim ends.
+    // The doctor did not disturb it; its claim ends with it.
     holder.terminate(Signal::TERM);
     let ran = ask(&agent);
     let journal = &ran.json()["journals"][0];
@@ -169,7 +169,7 @@ pub(crate) fn the_doctor_tells_what_is_wrong_with_the_state() {
     fs::write(file, whole).unwrap();
     assert_eq!(ask(&agent).code, 0);
 
-    // A state directory that cannot be made, as a file is in the way.
+    // A state directory that cannot be made, because a file is in the way.
     for directory in [agent.write("file", ""), agent.directory().join("file/below")] {
         let mut command = agent.command(&["doctor", "--format", "json"]);
         let args: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
@@ -194,7 +194,7 @@ pub(crate) fn the_doctor_looks_at_the_namespace_that_is_named() {
     agent.run(&["doctor", "--format", "ip"]).assert_refused(&["text or json"]);
 }
 
-/// Starts a process of that name, which ends with its input.
+/// Starts a process named `keepalived`, which ends with its input.
 pub(crate) fn keepalived(agent: &Agent) -> Child {
     // The kernel names a process after its script.
     let daemon = agent.write("keepalived", "#!/bin/sh\nread line\n");
@@ -219,12 +219,12 @@ pub(crate) fn the_doctor_names_other_daemons_with_what_to_write() {
     let words = format!("beside            keepalived (pid {}): an address", running.id());
     assert!(text.contains(&words), "{text}");
     assert!(text.contains("                  to prevent that: leave the addresses"), "{text}");
-    // In another namespace it is not.
+    // In another namespace it is not reported.
     let name = format!("beside{}", std::process::id());
     let _namespace = named_netns(&name);
     let ran = agent.run(&["doctor", "--format", "json", "--netns", &name]);
     let daemons = ran.json()["daemons"].as_array().unwrap().clone();
-    // One that another user runs may be.
+    // Another user's process may be reported.
     let is_ours = |it: &Value| it["pid"] == running.id();
     assert!(!daemons.iter().any(is_ours), "{ran:?}");
     drop(running.stdin.take());

@@ -1,5 +1,4 @@
-//! What happens to a pass when its journal is damaged, held or cannot be written; and what `trueup
-//! journal` does about it.
+//! Passes whose journal is damaged, held or not writable, and `trueup journal`, which repairs it.
 
 use std::fs;
 use std::path::Path;
@@ -13,8 +12,7 @@ use crate::agent::{Agent, Ran, Running, TRUEUP};
 
 const OURS: &str = "link = [{ name = \"ours\", kind = \"ifb\" }]";
 
-/// Flips one bit of what the link's record is made of, such that it matters. A journal also holds
-/// pages of former commits.
+/// Flips one significant bit in the link's record. A journal also holds pages of former commits.
 fn damage(agent: &Agent, file: &Path) -> Vec<u8> {
     let whole = fs::read(file).unwrap();
     let name = b"ours";
@@ -67,7 +65,7 @@ pub(crate) fn a_damaged_journal_stops_a_pass_until_it_is_repaired() {
     assert!(exported.err.contains("is damaged") && exported.err.contains("repair"));
     assert!(fs::read(&file).unwrap() == damaged, "left as it was");
 
-    // Records would be lost.
+    // The repair would lose records.
     let refused = agent.run(&["journal", "repair"]);
     let hint = format!("`trueup journal repair {shown} --accept-loss`");
     let look = format!("`trueup journal export {shown}`");
@@ -104,7 +102,7 @@ pub(crate) fn a_repair_leaves_a_file_that_is_no_journal_as_it_is() {
     assert_eq!(names, ["precious.txt"]);
 }
 
-/// The head is the same in every journal, so that a flip in it costs nothing.
+/// All journals have the same head, so a flipped bit there loses nothing.
 pub(crate) fn a_repair_that_loses_nothing_needs_no_flag() {
     let agent = Agent::new();
     agent.settle(OURS);
@@ -128,7 +126,7 @@ pub(crate) fn a_repair_that_loses_nothing_needs_no_flag() {
     agent.settle("link = []");
 }
 
-/// Cut, emptied, of something else: none of it is taken for a journal, or for none.
+/// A cut, empty or foreign file is not taken for a journal, nor for a missing one.
 pub(crate) fn what_is_no_whole_journal_is_told_and_left() {
     let agent = Agent::new();
     agent.settle(OURS);
@@ -199,7 +197,7 @@ pub(crate) fn without_journals_there_is_nothing_to_do_and_nothing_is_made() {
     assert!(!agent.directory().join("missing.journal.lock").exists());
     let ran = agent.run(&["journal", "check", "--format", "ip"]);
     ran.assert_refused(&["text or json"]);
-    // A whole one is reported although another cannot be read.
+    // A whole journal is reported even if another cannot be read.
     agent.settle(OURS);
     let file = agent.state_file("journal");
     let ran = agent.run(&["journal", "check", "missing.journal", file.to_str().unwrap()]);
@@ -207,8 +205,8 @@ pub(crate) fn without_journals_there_is_nothing_to_do_and_nothing_is_made() {
     assert!(ran.out.contains("1 owned") && ran.err.contains("missing"), "{ran:?}");
 }
 
-/// A pass that changes nothing leaves the file as it is, and does not make one. Nor does one that
-/// changes only what bears its marker, and `journal check` says why that is in order.
+/// A pass without changes leaves the file untouched, and does not create one. The same holds for a
+/// pass that only changes objects with its marker; `journal check` explains why.
 pub(crate) fn a_pass_without_changes_writes_nothing() {
     let agent = Agent::new();
     agent.settle("link = []\nroute = [{ dst = \"10.9.0.0/16\", type = \"blackhole\" }]");
@@ -228,8 +226,8 @@ pub(crate) fn a_pass_without_changes_writes_nothing() {
     assert!(seen() == before);
 }
 
-/// The disk is full: what would not be remembered is not made. Once it has room again the loop goes
-/// on.
+/// On a full disk, the program does not make objects that it could not record. Once there is space
+/// again, the loop continues.
 pub(crate) fn nothing_is_made_that_could_not_be_remembered() {
     let agent = Agent::new();
     agent.write("one.toml", "link = [{ name = \"one\", kind = \"ifb\" }]");
@@ -250,7 +248,7 @@ pub(crate) fn nothing_is_made_that_could_not_be_remembered() {
     assert!(refused(read("output")), "{}", read("output"));
     let seen = Snapshot::take();
     assert!(seen.index_of("one").is_some() && seen.index_of("two").is_none());
-    // What the file says no more is not counted on, though nothing can be recorded still.
+    // An object no longer in the file is not counted as pending, although recording still fails.
     agent.write("two.toml", &format!("link = {}", two.replace("two", "three")));
     wait_until("the third is refused", || read("seen").contains("three"));
     assert!(!read("seen").contains("2 pending"), "{}", read("seen"));

@@ -1,5 +1,5 @@
-//! The JSON that the pages show is the JSON that the program prints: each key and each type.
-//! Whatever else a test of this program has it print is compared as well ([`crate::agent::SHOWN`]).
+//! The program prints the JSON shown on the pages: each key and each type. Other tests of this
+//! program compare all their JSON with it as well ([`crate::agent::SHOWN`]).
 
 use rustix::process::Signal;
 use trueup_e2e::shape::Shown;
@@ -11,8 +11,8 @@ use crate::stored::{neighbour, rename_loopback};
 use crate::watch::{RARE, events, printed, said};
 use crate::world::declare;
 
-/// Seen in other tests, as it takes faults: what the kernel stores otherwise, and what cannot be
-/// read.
+/// Covered by other tests, as these need faults: a value stored differently by the kernel, and read
+/// errors.
 const ELSEWHERE: [&str; 3] = ["\"desired\": text", "\"stored\": text", "\"errors\": list"];
 
 pub(crate) fn the_json_of_the_commands_is_as_the_page_shows() {
@@ -30,8 +30,7 @@ pub(crate) fn the_json_of_the_commands_is_as_the_page_shows() {
     ip(&["route", "add", "blackhole", "10.93.0.0/16", "proto", "116"]);
     ip(&["link", "add", "port0", "type", "ifb"]);
     ip(&["address", "add", "10.92.0.1/24", "dev", "port0"]);
-    // The links' own IPv6 addresses come a little later, and are part of what a snapshot's hash is
-    // of.
+    // The links' own IPv6 addresses come a little later, and a snapshot's hash includes them.
     Snapshot::settled();
     let folder = agent.directory().display();
     let text = format!(
@@ -74,14 +73,14 @@ pub(crate) fn the_json_of_the_commands_is_as_the_page_shows() {
     assert_ne!(run(&["plan", "f.toml"])["snapshot"], plan["snapshot"]);
     run(&["graph", "f.toml"]);
     run(&["why", "exec", "told", "--file", "f.toml"]);
-    // In the ledger: one that is ours, and one that was another.
+    // The ledger has one link of ours, and one that was replaced.
     run(&["why", "link", "good"]);
     run(&["why", "address", "10.96.0.1", "--file", "f.toml"]);
     let taken = via("10.95.0.0/16", "10.200.0.9");
     agent.write("f.toml", &format!("on_conflict = \"take\"\n{taken}"));
     run(&["apply", "f.toml"]);
     run(&["why", "route", "10.95.0.0/16"]);
-    // What is on a link that cannot be made waits for it: another has the name of its other end.
+    // The link cannot be made, as another has the name of its other end. Objects on it wait.
     let pair = "[[link]]\nname = \"p7\"\nkind = \"veth\"\npeer = \"up0\"\n\
                 [[address]]\ndev = \"p7\"\naddress = \"10.78.0.1/24\"\n";
     agent.write("f.toml", pair);
@@ -140,7 +139,7 @@ pub(crate) fn the_events_of_watch_are_as_the_pages_show() {
     };
     agent.write("f.toml", &with(""));
     declare(&agent, "m", &[("x", "{\"dst\": \"10.20.1.0/24\", \"via\": \"10.200.0.9\"}")]);
-    // Its address cannot be bound.
+    // The address of its socket cannot be bound.
     let folder_of_it = "unix:no-such-folder/metrics";
     let args = ["watch", "f.toml", "--format", "json", "--metrics", folder_of_it];
     let mut child = agent.spawn(&[&args[..], &RARE[..]].concat());
@@ -161,7 +160,7 @@ pub(crate) fn the_events_of_watch_are_as_the_pages_show() {
     for event in events(&printed.lock().unwrap()) {
         shown.check_event(&event);
     }
-    // These take time, or faults: other tests see them.
+    // These need time or faults: other tests cover them.
     shown.commands.assert_all_seen_of(
         "report",
         &[

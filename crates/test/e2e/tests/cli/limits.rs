@@ -1,4 +1,4 @@
-//! What runs out, is of another kind, or goes away, while the program runs.
+//! Resources that run out, have another type, or go away, while the program runs.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -21,7 +21,7 @@ fn fifo(path: &Path) {
     mkfifoat(CWD, path, Mode::from_raw_mode(0o600)).unwrap();
 }
 
-/// Runs a command that may not wait for ever.
+/// Runs a command that must end within a time limit.
 #[track_caller]
 fn ends(agent: &Agent, args: &[&str]) -> Ran {
     let mut child = agent.spawn(args);
@@ -33,7 +33,7 @@ fn ends(agent: &Agent, args: &[&str]) -> Ran {
 pub(crate) fn without_descriptors_watch_goes_on_and_says_so_once() {
     let netns = named_netns("cli-descriptors");
     let routes = || netns.ip(&["route"]);
-    // With none at all, the kernel refuses to wait for two of them.
+    // With no descriptor at all, the kernel refuses to poll two of them.
     for most in [3, 0] {
         let agent = Agent::new();
         let sysctl = "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n";
@@ -45,7 +45,7 @@ pub(crate) fn without_descriptors_watch_goes_on_and_says_so_once() {
         let pid = Some(Pid::from_child(&child.0));
         let less = Rlimit {
             current: Some(most),
-            // Only that can be raised again.
+            // Lower the soft limit only: it can be raised again.
             ..getrlimit(Resource::Nofile)
         };
         let before = prlimit(pid, Resource::Nofile, less).unwrap();
@@ -75,7 +75,7 @@ pub(crate) fn without_descriptors_watch_goes_on_and_says_so_once() {
     }
 }
 
-/// What the kernel gives no inotify instance for at first, it may give one for later.
+/// If the kernel has no inotify instance at first, it may have one later.
 pub(crate) fn changes_of_the_file_are_heard_of_once_they_can_be() {
     let agent = Agent::new();
     agent.write("f.toml", BLACKHOLE);
@@ -176,7 +176,7 @@ pub(crate) fn what_stays_unresolved_is_reported_when_it_begins_and_when_it_ends(
         wait_until("it begins", || ours() == PASSES && printed_so_far().contains("10.50.49.0/24"));
         let began = printed_so_far().len();
         for n in 0..PASSES {
-            // Each once: who takes the same again and again has to wait.
+            // Delete each route only once: repeated deletes of one route cause delays.
             ip(&["route", "delete", &good(n)]);
             wait_until("it is there again, and reported", || {
                 printed_so_far()[began..].contains(&good(n))
@@ -206,7 +206,7 @@ pub(crate) fn what_stays_unresolved_is_reported_when_it_begins_and_when_it_ends(
                 all.filter(|it| it["condition"] == condition).count()
             };
             assert_eq!(sum("statuses", "failed"), FAILING, "{out}");
-            // Each names its first failure, and when it is tried again.
+            // Each status has its first failure, and the time of the next attempt.
             let all = reports.iter().flat_map(|it| it["statuses"].as_array().unwrap());
             for status in all {
                 let number = |field: &str| status[field].as_f64().unwrap();
@@ -237,8 +237,8 @@ pub(crate) fn a_reader_that_goes_away_ends_watch() {
         let mut out = BufReader::new(child.0.stdout.take().unwrap());
         out.read_line(&mut first).unwrap();
         drop(out);
-        // Also while there is nothing to print. A supervisor starts it again, and so it is no
-        // success.
+        // It also ends while it has nothing to print. This is no success, so that a supervisor
+        // restarts it.
         assert_eq!(child.ended(), 1, "{format}");
         let text = child.err();
         assert!(text.contains("the standard output has no reader any more"), "{text}");
@@ -265,7 +265,7 @@ pub(crate) fn the_limit_to_the_size_of_files_is_an_error_and_no_death() {
     let ran = Ran { code, out: child.out(), err: child.err() };
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.out.contains("File too large"), "{ran:?}");
-    // It could not be recorded, and so was not made.
+    // It could not be recorded, so it was not made.
     assert_eq!(Snapshot::take().index_of("ours"), None);
     agent.settle("link = [{ name = \"ours\", kind = \"ifb\" }]");
 }

@@ -17,13 +17,13 @@ use crate::watch::FAST;
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// A terminal, and all that was written to it.
+/// A terminal, and everything written to it.
 struct Terminal {
     master: File,
     written: Arc<Mutex<String>>,
 }
 
-/// Both ends of a terminal.
+/// Opens a pseudoterminal: its master and slave.
 fn pair() -> (File, File) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&master).unwrap();
@@ -34,7 +34,7 @@ fn pair() -> (File, File) {
     (File::from(master), slave.unwrap())
 }
 
-/// The program on a terminal.
+/// Starts the program on a terminal.
 fn on(agent: &Agent, args: &[&str], slave: &File) -> Running {
     let stdio = || Stdio::from(slave.try_clone().unwrap());
     let mut command = agent.command(args);
@@ -44,7 +44,7 @@ fn on(agent: &Agent, args: &[&str], slave: &File) -> Running {
 }
 
 impl Terminal {
-    /// One of a size, on which a program runs.
+    /// Starts the program on a terminal of this size.
     fn running(agent: &Agent, args: &[&str], rows: u16, columns: u16) -> (Terminal, Running) {
         let (master, slave) = pair();
         let mut from = master.try_clone().unwrap();
@@ -55,7 +55,7 @@ impl Terminal {
         let child = on(agent, args, &slave);
         std::thread::spawn(move || {
             let mut piece = [0; 65536];
-            // It fails once no process has the other end.
+            // Reading fails once no process has the other end.
             while let Ok(read) = from.read(&mut piece) {
                 let text = String::from_utf8_lossy(&piece[..read]).into_owned();
                 into.lock().unwrap().push_str(&text);
@@ -77,7 +77,7 @@ impl Terminal {
         self.written().matches("\x1b[?2026h\x1b[1;1H").count()
     }
 
-    /// The lines of the last whole frame, without what colours them.
+    /// Returns the lines of the last complete frame, without colours.
     fn lines(&self) -> Vec<String> {
         let written = self.written();
         let Some((before, _)) = written.rsplit_once("\x1b[?2026l") else {
@@ -88,7 +88,7 @@ impl Terminal {
         for escape in ["\x1b[K", "\x1b[J", "\x1b[0m", "\x1b[1m", "\x1b[38;5;1m", "\x1b[38;5;2m"] {
             frame = frame.replace(escape, "");
         }
-        // The terminal makes a carriage return of each line feed, too.
+        // The terminal adds a carriage return to each line feed.
         let lines = frame.lines().map(|line| line.trim_end_matches('\r'));
         lines.map(str::to_owned).collect()
     }
@@ -128,7 +128,7 @@ pub(crate) fn on_a_terminal_it_shows_how_things_stand() {
     let refused = |line: &String| line.starts_with("the last good file stays in force");
     assert!(!terminal.lines().iter().any(refused), "{:?}", terminal.lines());
 
-    // It fits whatever size there is, and is not drawn more often than anybody could see.
+    // It fits any size, and is redrawn no more often than a user could see.
     terminal.resize(6, 30);
     kill_process(Pid::from_child(&child.0), Signal::WINCH).unwrap();
     wait_until("it fits", || {
@@ -160,7 +160,7 @@ pub(crate) fn names_and_aliases_cannot_reach_the_terminal() {
         "link = [{ name = \"ours\", kind = \"ifb\", alias = \"plain\" }]\n\
          route = [{ dst = \"10.99.0.0/16\", via = \"10.200.0.8\" }]\n",
     );
-    // On our key, by a device of a hostile name: a conflict that is shown.
+    // On our key, through a device with a hostile name: a conflict that is shown.
     let hostile = "x\x1b[2J\x07";
     ip(&["link", "add", hostile, "up", "type", "ifb"]);
     ip(&["route", "add", "10.99.0.0/16", "dev", hostile]);

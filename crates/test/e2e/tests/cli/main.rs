@@ -1,4 +1,4 @@
-//! The program against a real kernel, each test in a namespace of its own.
+//! The program on a real kernel; each test has its own namespace.
 
 #![allow(
     clippy::unwrap_used,

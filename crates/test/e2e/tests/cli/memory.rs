@@ -1,4 +1,4 @@
-//! What is remembered between runs, and what is not.
+//! The state kept between runs: what it preserves and what it forgets.
 
 use std::fs;
 use std::process::Command;
@@ -35,7 +35,7 @@ pub(crate) fn the_ledger_of_another_boot_is_none() {
     let file = agent.state_file("journal");
     let before = fs::read(&file).unwrap();
 
-    // The same state under another boot's id.
+    // The same state with another boot's id.
     agent.write("boot_id", "00000000-0000-0000-0000-000000000000\n");
     let rebooted = |text: &str| {
         agent.write("f.toml", text);
@@ -62,7 +62,7 @@ pub(crate) fn the_ledger_of_another_boot_is_none() {
     let now = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     assert_eq!(boots(), [now.trim()]);
 
-    // The first change forgets what was ours in another boot.
+    // The first change forgets which objects were ours in another boot.
     rebooted("link = [{ name = \"new\", kind = \"ifb\" }]");
     assert_eq!(boots(), ["00000000-0000-0000-0000-000000000000"]);
 }
@@ -76,7 +76,7 @@ pub(crate) fn a_link_that_is_ours_stays_ours_over_runs_until_it_is_replaced() {
 
     agent.settle(link);
     ip(&["link", "delete", "ours"]);
-    // Another writer's, of our name.
+    // Another writer's link with our name.
     ip(&["link", "add", "ours", "type", "ifb"]);
     assert_no_changes(|| agent.settle("link = []"));
     assert!(Snapshot::take().index_of("ours").is_some());
@@ -89,7 +89,7 @@ pub(crate) fn markers_and_namespaces_have_ledgers_of_their_own() {
     assert_no_changes(|| agent.settle("protocol = 118\nlink = []"));
     agent.settle(&format!("protocol = 118\n{}", made("others")));
     trueup_testkit::quiet_netns();
-    // The same index and name as in the namespace before.
+    // The same index and name as in the previous namespace.
     ip(&["link", "add", "ours", "type", "ifb"]);
     assert_no_changes(|| agent.settle("protocol = 117\nlink = []"));
     agent.settle(&format!("protocol = 117\n{}", made("others")));
@@ -103,7 +103,7 @@ pub(crate) fn state_is_kept_under_run_else_in_the_users_runtime_directory() {
     let agent = Agent::new();
     agent.write("f.toml", "link = [{ name = \"ours\", kind = \"ifb\" }]");
     let run = |command: &str, runtime: &str| {
-        // A mount namespace of its own, so that /run can be another.
+        // Use a separate mount namespace, to replace /run.
         let mut shell = Command::new("unshare");
         shell
             .args(["--mount", "sh", "-c", command, TRUEUP])
@@ -126,7 +126,7 @@ pub(crate) fn state_is_kept_under_run_else_in_the_users_runtime_directory() {
         let ran = assert_no_changes(|| run(read_only, nowhere));
         ran.assert_refused(&["/run/trueup", "$XDG_RUNTIME_DIR/trueup", "--state DIR"]);
     }
-    // A plan is of use without, if it says so.
+    // A plan works without it, if it says so.
     let ran = run(&read_only.replace("apply", "plan"), "");
     assert!(ran.code == 0 && ran.err.contains("that of an empty ledger"), "{ran:?}");
 }

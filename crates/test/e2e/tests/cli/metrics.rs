@@ -1,4 +1,4 @@
-//! `watch --metrics`: what a scraper gets, and that no scraper can hold up a pass.
+//! `watch --metrics`: the answers to a scraper, and that no scraper can delay a pass.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -14,7 +14,7 @@ use crate::watch::{FAST, printed, said};
 
 pub(crate) const TCP: &str = "127.0.0.1:9116";
 
-/// Asks, and gives the whole answer.
+/// Sends a request and returns the whole answer.
 pub(crate) fn ask(mut stream: impl std::io::Read + std::io::Write, request: &[u8]) -> String {
     stream.write_all(request).unwrap();
     let mut answer = String::new();
@@ -28,7 +28,7 @@ fn tcp() -> TcpStream {
     stream
 }
 
-/// The samples of a page by their names and labels.
+/// Returns the samples of an answer by their names and labels.
 #[track_caller]
 pub(crate) fn samples(answer: &str) -> BTreeMap<String, f64> {
     let (head, page) = answer.split_once("\r\n\r\n").expect("a head and a page");
@@ -107,13 +107,13 @@ pub(crate) fn a_client_of_the_metrics_holds_up_no_pass() {
         let answer = ask(connect(), request);
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
     }
-    // Many who say nothing, and one who went away.
+    // Many silent clients, and one that went away.
     let silent: Vec<UnixStream> = (0..50).map(|_| connect()).collect();
     drop(connect());
     ip(&["route", "delete", "10.99.0.0/16"]);
     wait_until("it is there again", || ours() == 1);
     drop(silent);
-    // The connections that were closed take room until they are accepted.
+    // Closed connections occupy slots until they are accepted.
     let mut answer = String::new();
     wait_until("there is room again, and it converged", || {
         answer.clear();
@@ -124,7 +124,7 @@ pub(crate) fn a_client_of_the_metrics_holds_up_no_pass() {
             && samples(&answer)["trueup_converged"] == 1.0
     });
 
-    // Another one has the place once the first has left it, and does its work meanwhile.
+    // Another agent gets the address once the first has released it, and works meanwhile.
     agent.write(
         "g.toml",
         "protocol = 117\n[[route]]\ndst = \"10.97.0.0/16\"\ntype = \"blackhole\"\n",

@@ -1,4 +1,4 @@
-//! A host that another tool has set up is taken over, as `docs/migration.md` says.
+//! Takes over a host set up by another tool, as described in `docs/migration.md`.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use trueup_testkit::{ip, ip_batch, quiet_netns};
 
 use crate::agent::Agent;
 
-/// The file of the page, without its indentation.
+/// Returns the page's file, without its indentation.
 fn wanted() -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/migration.md");
     let page = fs::read_to_string(page).unwrap();
@@ -17,7 +17,7 @@ fn wanted() -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A host with an address and a default route through its NIC, as an installer leaves it.
+/// Sets up a host as an installer leaves it: an address, and a default route through its NIC.
 fn host() {
     quiet_netns();
     ip_batch([

@@ -1,4 +1,4 @@
-//! `observe`: a plan of what it prints finds nothing to do.
+//! `observe`: a plan of its output has nothing to do.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -12,14 +12,14 @@ use trueup_testkit::{
 
 use crate::agent::{Agent, Ran};
 
-/// What iproute2 can make of kinds that every kernel has.
+/// Fills the namespace with everything iproute2 can make, as far as every kernel has the kind.
 fn rich_namespace() {
     uplinks(2);
     veth_pair("va", "vb");
     ip_batch([
         "link add br0 type bridge",
         "link set br0 up",
-        // While ports come and go, one with a spanning tree shows another ageing time.
+        // While ports come and go, a bridge with a spanning tree shows another ageing time.
         "link add br1 type bridge stp_state 1 forward_delay 400",
         "link set br1 up",
         "link set va master br0",
@@ -95,7 +95,7 @@ pub(crate) fn a_plan_of_what_is_observed_is_empty() {
     for kernels in ["127.0.0.1", "ff00::/8", "priority = 32766", "\"fe80::", "10.7.0.255/32"] {
         assert!(!toml.out.contains(kernels), "{kernels}: {}", toml.out);
     }
-    // What is left of a lifetime is a second less by now, perhaps.
+    // A lifetime may be a second shorter by now.
     let lasting = |text: &str| -> Vec<String> {
         let lines = text.lines().filter(|line| !line.contains("_lft = "));
         lines.map(str::to_owned).collect()
@@ -110,7 +110,7 @@ pub(crate) fn a_plan_of_what_is_observed_is_empty() {
     agent.write("f.json", &json.out);
     let plan = agent.run(&["plan", "f.json"]);
     assert_eq!((plan.code, plan.out.as_str()), (0, "nothing to do\n"), "{plan:?}");
-    // What is observed can be owned, and given up again.
+    // Observed objects can be owned, and given up again.
     agent.settle(&toml.out);
 }
 
@@ -127,7 +127,7 @@ pub(crate) fn what_a_file_cannot_say_is_left_out_and_told() {
     let toml = observed(&agent, "text");
     assert!(!toml.out.contains("dst = \"10.30.0.0/16\""), "{}", toml.out);
     assert!(toml.out.contains("dst = \"10.31.0.0/16\""), "{}", toml.out);
-    // A rule serves whoever made it.
+    // A rule is accepted from any writer.
     assert!(toml.out.contains("priority = 77"), "{}", toml.out);
     for word in ["10.30.0.0/16", "10.200.0.77"] {
         let notes = |text: &str, mark: &str| {
@@ -162,7 +162,8 @@ pub(crate) fn the_commands_of_what_is_observed_make_it_again() {
     let commands = observed(&agent, "ip").out;
     trueup_testkit::quiet_netns();
     for line in commands.lines().filter(|line| !line.starts_with('#')) {
-        // One at a time, as `ip -batch` has no word for a rule's family. An alias is one word.
+        // One at a time, as `ip -batch` has no option for a rule's family. The alias becomes one
+        // word.
         let line = line.replace("\"a name with \\ and 'quotes'\"", "alias");
         ip(&line.split(' ').collect::<Vec<_>>());
     }
@@ -196,7 +197,7 @@ pub(crate) fn our_routes_over_nexthop_objects_are_observed() {
         dev = "up0"
         "#,
     );
-    // Written out, it is not what a file of this shape asks for.
+    // Its output would not match a file of this shape.
     ip_batch([
         "nexthop add id 7 via 10.200.0.2 dev up0 proto static",
         "route add 10.30.0.0/16 nhid 7 proto static",
@@ -232,7 +233,7 @@ pub(crate) fn our_routes_over_nexthop_objects_are_observed() {
 }
 
 pub(crate) fn the_commands_set_up_links_that_must_exist() {
-    // Where there is no /dev/net/tun, `lo` is the one such link.
+    // Without /dev/net/tun, `lo` is the only such link.
     let tun = || {
         let args = ["tuntap", "add", "dev", "tun7", "mode", "tun"];
         let made = Command::new("ip").args(args).output().unwrap();
@@ -260,7 +261,7 @@ pub(crate) fn the_commands_set_up_links_that_must_exist() {
     assert_eq!(observed(&agent, "text").out, before, "{commands}");
 }
 
-/// Every link's alias by its name, as the kernel reports both.
+/// Returns every link's alias by its name, both as the kernel's bytes.
 fn aliases() -> BTreeMap<Vec<u8>, Vec<u8>> {
     const IFLA_IFNAME: u16 = 3;
     const IFLA_IFALIAS: u16 = 20;
@@ -376,7 +377,7 @@ pub(crate) fn no_text_holds_a_character_that_a_terminal_obeys() {
     }
 }
 
-/// What a person would keep of a host, and what a sister host makes of it.
+/// A user's selection of a host's objects, and the result on a sister host.
 pub(crate) fn a_portable_file_converges_on_a_sister_host() {
     const FILE: &str = r#"protocol = 116
 
@@ -443,7 +444,7 @@ dev = "br0"
     };
     let printed = portable(&agent);
     assert_eq!(kept(&printed), FILE);
-    // Of what someone may have set it says that it is not here.
+    // The output lists values missing from it, as another writer may have set them.
     for dev in ["br0", "va", "vb", "mv0", "vx0"] {
         assert!(printed.out.contains(&format!("# not here: link {dev}: ")), "{printed:?}");
     }
@@ -457,7 +458,7 @@ dev = "br0"
     assert_eq!(kept(&portable(&agent)), FILE);
 }
 
-/// Whatever of a link is not as the kernel makes it, and has no key, is named.
+/// Any property of a link without a key is named, unless it has the kernel's default.
 pub(crate) fn what_a_link_has_without_a_key_is_named() {
     quiet_netns();
     ip_batch([
@@ -491,7 +492,7 @@ pub(crate) fn what_a_link_has_without_a_key_is_named() {
     assert!(!ran.out.contains("# not here"), "{ran:?}");
 }
 
-/// As above, for what not every kernel has.
+/// The same as above, for kinds that some kernels lack.
 pub(crate) fn the_options_of_a_bond_and_the_vlans_of_a_port_are_named() {
     quiet_netns();
     ip_batch([

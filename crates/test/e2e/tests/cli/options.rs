@@ -1,4 +1,4 @@
-//! The commands and options that the pages list are those of the program's help.
+//! Compares the commands and options listed on the pages with the program's help.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -7,15 +7,15 @@ use trueup_e2e::page::{Page, Row, names, report};
 
 use crate::agent::TRUEUP;
 
-/// An option in the help of a command.
+/// An option in a command's help.
 #[derive(Debug, Default)]
 struct Described {
-    /// The name of its value, or all of its values.
+    /// The name of its value, or all possible values.
     value: String,
     default: Option<String>,
 }
 
-/// Returns what the program prints for help on a command.
+/// Returns the program's help on a command.
 fn help(command: &[&str]) -> String {
     let mut program = Command::new(TRUEUP);
     let output = program.args(command).arg("--help").output().unwrap();
@@ -23,14 +23,14 @@ fn help(command: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns the lines of a section of a help.
+/// Returns the lines of a section in a help text.
 fn section<'a>(help: &'a str, title: &str) -> Vec<&'a str> {
     let (_, rest) = help.split_once(&format!("\n{title}:\n")).unwrap_or_default();
     let is_of_it = |line: &&str| line.is_empty() || line.starts_with(' ');
     rest.lines().take_while(is_of_it).collect()
 }
 
-/// Returns the commands below a command.
+/// Returns a command's subcommands.
 fn commands(of: &[&str]) -> Vec<String> {
     let help = help(of);
     let lines = section(&help, "Commands");
@@ -39,7 +39,7 @@ fn commands(of: &[&str]) -> Vec<String> {
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
-/// Returns the options of a command by their names, but `--help` and `--version`.
+/// Returns a command's options by their names, except `--help` and `--version`.
 fn options(of: &[&str]) -> BTreeMap<String, Described> {
     let help = help(of);
     let mut options = BTreeMap::<String, Described>::new();
@@ -90,7 +90,7 @@ pub(crate) fn the_commands_of_the_page_are_those_of_the_help() {
 pub(crate) fn the_options_of_the_page_are_those_of_the_help() {
     let page = Page::read("crates/agent/cli/README.md");
     let rows = page.table("| option | means |");
-    // Which commands have an option.
+    // Each option with its commands.
     let mut all = BTreeMap::<String, (Described, BTreeSet<String>)>::new();
     let paths = commands(&[]).into_iter().filter(|name| name != "world");
     let paths = paths.flat_map(|name| {

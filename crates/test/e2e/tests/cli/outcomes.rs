@@ -1,4 +1,4 @@
-//! How a command ends: what its exit code says of the kernel, and what it says that it cannot know.
+//! A command's end: its exit code tells the kernel's state, and it says what it cannot know.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ use crate::watch::ours;
 const OURS: &str = "link = [{ name = \"ours\", kind = \"ifb\" }]";
 const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
 
-/// Runs a script in a mount namespace of its own, where `/run` is empty and `$0` is the program.
+/// Runs a script in a separate mount namespace, with an empty `/run`; `$0` is the program.
 fn shell(agent: &Agent, script: &str) -> Ran {
     let script = format!("set -e; mount -t tmpfs none /run; {script}");
     let mut shell = Command::new("unshare");
@@ -30,7 +30,7 @@ fn shell(agent: &Agent, script: &str) -> Ran {
     Ran::of(shell.output().unwrap())
 }
 
-/// The same by a user whom the permissions of files bind, as they do not bind root.
+/// Does the same without root's right to ignore file permissions.
 fn bound(agent: &Agent, script: &str) -> Ran {
     thread::scope(|scope| {
         let ran = scope.spawn(|| {
@@ -84,7 +84,7 @@ pub(crate) fn a_path_of_bytes_that_are_no_text_does_not_break_json() {
     }
 }
 
-/// While another writer is at the routes, hardly a dump of IPv6 routes is whole.
+/// While another writer changes routes, hardly any dump of IPv6 routes is complete.
 pub(crate) fn a_state_that_was_not_read_whole_is_exit_code_one() {
     veth_pair("v0", "v1");
     let agent = Agent::new();
@@ -194,7 +194,7 @@ pub(crate) fn a_misspelt_device_is_named_with_its_place_and_the_nearest_name() {
         assert!(ran.err.contains(meant), "{ran:?}");
         let unknown = "f.toml:7:1: no interface `other`: this address is pending\n";
         assert!(ran.err.contains(unknown), "{ran:?}");
-        // A link that must exist.
+        // The file says that this link must exist.
         let meant =
             "f.toml:10:1: no interface `uplnik0`: this link is pending; did you mean `uplink0`?";
         assert!(ran.err.contains(meant), "{ran:?}");
@@ -240,7 +240,7 @@ pub(crate) fn what_cannot_be_read_is_not_taken_for_nothing() {
             }
             let doctor = fs::read_to_string(agent.directory().join("doctor")).unwrap();
             assert!(doctor.contains("Permission denied"), "{doctor}");
-            // The next one makes it, and remembers it, anew.
+            // The next pass makes it again, and records it again.
             ip(&["link", "delete", link]);
         }
     }
@@ -250,20 +250,20 @@ pub(crate) fn a_directory_that_has_nothing_of_a_namespace_hides_nothing() {
     let agent = Agent::new();
     agent.write("f.toml", OURS);
     agent.write("none.toml", "link = []");
-    // Another user's, in which can be seen that it has no journal of this namespace.
+    // Another user's directory. It shows that it has no journal of this namespace.
     let ran = bound(
         &agent,
         "mkdir -m 111 /run/trueup; \"$0\" plan none.toml; \"$0\" apply f.toml; \"$0\" plan f.toml",
     );
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
     assert!(agent.directory().join("trueup").exists());
-    // And then it is found where it is, though the other could be written.
+    // The journal is found in its place, although the other directory is now writable.
     let ran = bound(&agent, "mkdir /run/trueup; exec \"$0\" apply none.toml");
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(Snapshot::take().index_of("ours"), None);
 }
 
-/// As root leaves it, who alone may list it.
+/// The mode that root leaves: only root may list the directory.
 pub(crate) fn a_usual_directory_of_another_user_is_left_out_of_a_check() {
     let agent = Agent::new();
     let ran = bound(&agent, "mkdir -m 311 /run/trueup; exec \"$0\" journal check");
@@ -276,7 +276,8 @@ pub(crate) fn a_usual_directory_of_another_user_is_left_out_of_a_check() {
     bound(&agent, script).assert_refused(&["state directory /run/trueup"]);
 }
 
-/// With its parents, whatever the mask of the process is; a directory that was there stays as it is.
+/// The program makes it with its parents, whatever the process's umask; an existing directory is
+/// left as it is.
 pub(crate) fn a_state_directory_that_is_made_can_be_searched_by_all() {
     let agent = Agent::new();
     agent.write("f.toml", "route = []");
@@ -337,7 +338,7 @@ pub(crate) fn a_sysctl_that_the_caller_may_not_read_is_not_a_pending_change() {
     let agent = Agent::new();
     let plan = |text: &str| {
         agent.write("f.toml", &format!("[sysctl]\n\"net.ipv4.tcp_fin_timeout\" = 60\n{text}"));
-        // Its owner may not read it, though others may; nor write to the one that is there.
+        // The owner may not read this file, though others may, and may not write to the other.
         let script = "rm -f key; echo 60 > key; chmod 044 key; \
                       mount --bind key /proc/sys/net/ipv4/tcp_fin_timeout; \
                       exec \"$0\" plan f.toml --state state";
@@ -348,7 +349,7 @@ pub(crate) fn a_sysctl_that_the_caller_may_not_read_is_not_a_pending_change() {
     assert!(ran.out.contains("cannot be read: Permission denied"), "{ran:?}");
     assert!(ran.out.ends_with("\nnot known whether there is anything to do\n"), "{ran:?}");
     assert!(ran.err.contains("cannot tell whether there is anything to do"), "{ran:?}");
-    // A namespace begins with the value of the first one.
+    // A namespace inherits the value of the initial one.
     let other = match fs::read_to_string(FORWARD).unwrap().trim() {
         "0" => 1,
         _ => 0,

@@ -1,4 +1,4 @@
-//! What is not ours is not touched, and one thing that fails holds nothing else back.
+//! Foreign objects are not touched, and one failure holds nothing else back.
 
 use serde_json::Value;
 use trueup_testkit::{Kind, Snapshot, ip, ip_batch, ip_json, uplinks, veth_pair};
@@ -7,7 +7,7 @@ use crate::agent::{Agent, FAMILIES, counts, route, via};
 
 const NOTHING: &str = "link = []\naddress = []\nneighbour = []\nroute = []\nrule = []\n";
 
-/// A host on which others are at work: every kind, both families, the usual protocols.
+/// Sets up a host with other writers' objects: every kind, both families, the usual protocols.
 fn busy_host() {
     uplinks(2);
     veth_pair("theirs", "theirs-p");
@@ -76,7 +76,7 @@ pub(crate) fn foreign_state_is_bit_identical_through_all_of_our_life() {
             text += &via(words.dst, words.gateways[gateway - 1]);
             text += &route(words.other, &format!("type = \"blackhole\"\ntable = {table}"));
         }
-        // Beside theirs, in their table.
+        // Beside theirs, in the same table.
         text += &route("10.40.0.0/16", "via = \"10.200.0.9\"\ntable = 9\nmetric = 9");
         text
     };
@@ -140,7 +140,7 @@ pub(crate) fn an_empty_section_removes_ours_and_an_absent_one_touches_nothing() 
     "#;
     agent.settle(full);
     let with_all = Snapshot::settled();
-    // One section at a time: the others stay as they are, whether they are wanted or not.
+    // One section at a time: objects of the other kinds stay, wanted or not.
     for section in ["route", "rule", "neighbour", "address", "link"] {
         let text = format!("{section} = []");
         agent.settle(&text);
@@ -199,7 +199,7 @@ pub(crate) fn one_impossible_gateway_among_a_hundred() {
         assert_eq!((&failed["op"], &failed["kind"]), (&"create".into(), &"route".into()));
         assert_eq!(Snapshot::take().routes_with_protocol(116).len(), 99);
 
-        // The impossible one is there still; what is no longer wanted goes all the same.
+        // The impossible route is still there; objects no longer wanted are still deleted.
         let ran = agent.apply(&via(&prefix(42), words.nowhere));
         assert_eq!((ran.code, counts(&ran.json())), (2, [99, 1, 0, 0]));
         assert_eq!(Snapshot::take().routes_with_protocol(116).len(), 0);

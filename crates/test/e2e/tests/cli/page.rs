@@ -1,4 +1,4 @@
-//! The commands of the crate's README and of the main README, run in their order.
+//! Runs the commands of the crate's README and of the main README, in their order.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -14,8 +14,8 @@ const PAGE: &str = include_str!("../../../../agent/cli/README.md");
 const README: &str = include_str!("../../../../../README.md");
 const EXAMPLE: &str = include_str!("../../../../../docs/examples/edge.toml");
 
-/// The lines of the page's `console` blocks that begin with `$`, each with the exit code that its
-/// comment names, 0 if none.
+/// Returns the lines of the page's `console` blocks that begin with `$`, each with the exit code in
+/// its comment, or 0.
 fn commands() -> Vec<(&'static str, i32)> {
     let mut inside = false;
     let mut commands = Vec::new();
@@ -57,21 +57,21 @@ pub(crate) fn the_commands_of_the_readme_bring_the_example_up() {
     };
     assert!(commands.len() >= 4, "{commands:?}");
     assert!(plan.starts_with("trueup plan "), "{plan}");
-    // There is something to do before the first pass, and nothing after the last.
+    // The first pass has something to do, and after the last there is nothing.
     let codes = std::iter::once(2).chain(std::iter::repeat(0));
     let mut commands: Vec<_> = commands.iter().copied().zip(codes).collect();
     commands.push((plan, 0));
     run(&agent, &commands);
 }
 
-/// Runs commands in the agent's directory, each with the exit code that it has to end with.
+/// Runs commands in the agent's directory, and checks each exit code.
 fn run(agent: &Agent, commands: &[(&str, i32)]) {
     let programs = agent.directory().join("programs");
     fs::create_dir(&programs).unwrap();
     symlink(TRUEUP, programs.join("trueup")).unwrap();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     for &(command, code) in commands {
-        // Signals are for the program, not for the shell.
+        // Signals must reach the program, not the shell.
         let command =
             if command.contains('|') { command.to_owned() } else { format!("exec {command}") };
         let mut shell = Command::new("sh");

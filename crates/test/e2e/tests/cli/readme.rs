@@ -1,4 +1,4 @@
-//! The program that the README shows, word for word, against the kernel, and the other examples.
+//! Runs the program shown in the README, word for word, on the kernel, and the other examples.
 
 use std::process::Command;
 

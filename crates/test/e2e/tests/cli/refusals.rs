@@ -1,4 +1,4 @@
-//! What cannot be done is said, with exit code 1, and nothing is changed.
+//! Impossible requests are reported with exit code 1, and nothing is changed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -37,7 +37,7 @@ pub(crate) fn errors_in_the_file_change_nothing() {
             "f.toml:1:1: ",
             "stacked on itself through that at 6:1: a link",
         ),
-        // Ends of a pair that disagree.
+        // The two ends of a pair disagree.
         (
             "[[link]]\nname = \"v0\"\nkind = \"veth\"\npeer = \"v1\"\n\
              [[link]]\nname = \"v1\"\nkind = \"veth\"\npeer = \"v2\"",
@@ -46,12 +46,12 @@ pub(crate) fn errors_in_the_file_change_nothing() {
         ),
         // A rule without priority.
         ("[[rule]]\nfrom = \"10.9.0.0/16\"\ntable = 7", "f.toml:1:1: ", "priority"),
-        // Markers that others use.
+        // Markers reserved for others.
         ("protocol = 2\nroute = []", "f.toml:1:12: ", "116"),
         ("protocol = 4\nroute = []", "f.toml:1:12: ", "116"),
         ("protocol = 12\nroute = []", "f.toml:1:12: ", "are free"),
     ];
-    // Something that would be applied, were the file taken in part.
+    // A valid route, which would appear if part of the file were applied.
     let good = via("10.97.0.0/16", "10.200.0.8");
     for (bad, place, remedy) in cases {
         // A section header begins in the first column of its line.
@@ -73,7 +73,7 @@ pub(crate) fn without_net_admin_nothing_is_changed() {
     let file = agent.write("f.toml", &via("10.97.0.0/16", "10.200.0.8"));
     let before = Snapshot::settled();
     std::thread::scope(|scope| {
-        // What a thread gives up it does not get back.
+        // On its own thread: a thread cannot regain a capability.
         let poor = scope.spawn(|| {
             without_net_admin();
             let run = |command| agent.run(&[command, file.to_str().unwrap()]);
@@ -101,7 +101,7 @@ pub(crate) fn a_namespace_that_does_not_exist_is_told_with_where_it_was_looked_f
         {
             let ran = agent.run(&[args, &["--netns", name]].concat());
             ran.assert_refused(&[place]);
-            // Said once.
+            // Reported only once.
             let said = ran.err.to_lowercase();
             assert!(said.matches("no such file").count() <= 1, "{said}");
         }
@@ -131,7 +131,7 @@ pub(crate) fn a_namespace_by_name_path_or_pid_is_the_one_that_is_changed() {
     let routes = blue.ip(&["route"]);
     assert_eq!(routes.trim(), "blackhole 10.3.0.0/16 proto 116");
 
-    // The id may have been used again, by a process of the host.
+    // The id may have been reused by a process of the host.
     let here = spawn();
     for name in [named(&here), format!("/proc/{}/ns/net", here.0.id())] {
         for args in
@@ -161,7 +161,7 @@ pub(crate) fn a_state_that_cannot_be_written_stops_a_pass_before_it_starts() {
     ran.assert_refused(&["state", agent.state().to_str().unwrap()]);
     fs::remove_file(agent.state()).unwrap();
 
-    // No other process may look into it.
+    // No other process may read the state directory.
     agent.settle(text);
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&agent.state()), 0o711);
@@ -181,7 +181,7 @@ pub(crate) fn a_second_writer_is_refused() {
     wait_until("the first has made its link", || Snapshot::take().index_of("ours").is_some());
     let second = assert_no_changes(|| agent.apply("link = []"));
     second.assert_refused(&["another trueup", ".lock", "protocol"]);
-    // It may read, and under another marker it has no rival.
+    // It may read, and no agent competes for another marker.
     assert_eq!(agent.plan("link = []").code, 2);
     assert_eq!(agent.apply("protocol = 117\nroute = []").code, 0);
     first.terminate(Signal::TERM);

@@ -1,4 +1,4 @@
-//! `watch` and its file: which of its changes are taken up, and when.
+//! `watch` and its file: which changes take effect, and when.
 
 use std::fs;
 use std::process::Command;
@@ -26,7 +26,7 @@ pub(crate) fn a_changed_file_is_taken_up_and_a_broken_one_is_not() {
     agent.write("f.toml", &two);
     wait_until("the second one follows", || ours() == 2);
 
-    // Broken in ways that a parser finds, and no check before the next start; and with a missing device.
+    // Errors found by the parser, errors reported only at a start, and a missing device.
     agent.write("f.toml", &one.replace("dst", "destination"));
     has_said("the last good file stays in force: f.toml:2:1: ");
     agent.write("f.toml", &(one.clone() + "[[route]]\ndst = \"10.9.0.0/16\"\ndev = \"later\"\n"));
@@ -40,20 +40,20 @@ pub(crate) fn a_changed_file_is_taken_up_and_a_broken_one_is_not() {
     ip(&["route", "delete", four.dst]);
     wait_until("the last good file is in force", || ours() == 2);
 
-    // What waits for a device is made when that comes.
+    // A route that waits for a device is made when the device appears.
     agent.write("f.toml", "[[route]]\ndst = \"10.9.0.0/16\"\ndev = \"later\"\n");
     has_said("f.toml:1:1: no interface `later`");
     ip(&["link", "add", "later", "up", "type", "ifb"]);
     wait_until("it is made", || ours() == 1);
 
-    // Replaced by renaming, as editors do.
+    // Replace the file by renaming, as editors do.
     agent.write("new.toml", &two);
     fs::rename(agent.directory().join("new.toml"), agent.directory().join("f.toml")).unwrap();
     wait_until("the new one", || ours() == 2);
     child.terminate(Signal::TERM);
 }
 
-/// As Kubernetes swaps what a ConfigMap holds: the file is a link by way of a link to a directory.
+/// Kubernetes updates a ConfigMap in this way: the file is a link through a link to a directory.
 pub(crate) fn a_file_behind_links_is_taken_up_when_they_lead_elsewhere() {
     use std::os::unix::fs::symlink;
     uplinks(1);
@@ -80,7 +80,7 @@ pub(crate) fn where_changes_of_files_cannot_be_heard_of_they_are_found() {
     let agent = Agent::new();
     fs::create_dir(agent.state()).unwrap();
     agent.write("f.toml", "route = [{ dst = \"10.99.0.0/16\", type = \"blackhole\" }]");
-    // Its own user namespace has a limit of its own, and its own network.
+    // A separate user namespace has its own limit, and its own network.
     let script = "echo 0 > /proc/sys/user/max_inotify_instances && exec \"$0\" watch f.toml --interval 3600 --state state";
     let mut command = Command::new("unshare");
     command

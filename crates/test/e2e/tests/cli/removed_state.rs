@@ -1,4 +1,4 @@
-//! A state directory that is removed while `watch` runs, as that of a user is at logout.
+//! A state directory that is removed while `watch` runs, as happens to a user's at logout.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -46,7 +46,7 @@ pub(crate) fn an_agent_whose_state_another_one_has_taken_ends() {
         let pid = Pid::from_child(&first.0);
         kill_process(pid, Signal::STOP).unwrap();
         fs::remove_dir_all(agent.state()).unwrap();
-        // It does not know of the link of the first, and so does not own it.
+        // The second agent has no record of the first one's link, so it does not own it.
         let other = format!("other-{is_running}");
         agent.write("g.toml", &OURS.replace("ours", &other));
         let mut second = agent.spawn(&["watch", "g.toml"]);

@@ -1,4 +1,4 @@
-//! An agent of a user's crate, with a section of its own beside routes.
+//! An agent from a user's crate, with its own section beside routes.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -42,7 +42,7 @@ pub(crate) fn an_agent_with_a_section_of_its_own_keeps_files_and_routes() {
     });
     declare("three");
     wait_until("the new file is in force", || has("three"));
-    // An empty list is managed, and what was made goes.
+    // An empty list is managed, so the objects are deleted.
     let text = fs::read_to_string(&file).unwrap();
     let (routes, _) = text.split_once("[[directory]]").unwrap();
     fs::write(&file, format!("directory = []\n{routes}")).unwrap();

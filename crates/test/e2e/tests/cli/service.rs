@@ -1,4 +1,4 @@
-//! `watch` under a service manager: what it is sent, and how little has to be allowed.
+//! `watch` under a service manager: the messages to it, and the few rights that it needs.
 
 use std::fs;
 use std::os::linux::net::SocketAddrExt as _;
@@ -13,7 +13,7 @@ use trueup_testkit::{Snapshot, ip, uplinks, wait_until};
 
 use crate::agent::{Agent, Running, via};
 
-/// A service manager, as far as it listens.
+/// The receiving side of a service manager.
 struct Manager(UnixDatagram);
 
 impl Manager {
@@ -23,14 +23,14 @@ impl Manager {
         Manager(socket)
     }
 
-    /// The next message that it receives.
+    /// Returns the next message.
     fn hear(&self) -> String {
         let mut buffer = [0; 4096];
         let length = self.0.recv(&mut buffer).expect("a message comes");
         String::from_utf8(buffer[..length].to_vec()).unwrap()
     }
 
-    /// All messages up to what begins with a word.
+    /// Returns all messages up to one that begins with `word`.
     #[track_caller]
     fn hear_until(&self, word: &str) -> Vec<String> {
         let mut all = Vec::new();
@@ -92,7 +92,8 @@ pub(crate) fn a_service_manager_is_told_of_the_start_of_reloads_and_of_the_end()
 pub(crate) fn a_watchdog_is_fed_while_there_is_nothing_to_do() {
     let agent = Agent::new();
     agent.write("f.toml", "route = []");
-    // A name for each, as a process that another test starts may keep the first one's for a moment.
+    // Use two names, as a process started by another test may hold the first one's socket for a
+    // moment.
     let [(mut ours, manager), (mut anothers, other_manager)] = ["ours", "anothers"].map(|of| {
         let name = format!("trueup-watchdog-{of}-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name).unwrap();
@@ -105,7 +106,7 @@ pub(crate) fn a_watchdog_is_fed_while_there_is_nothing_to_do() {
     }
     child.terminate(Signal::TERM);
 
-    // One that is another process's is not fed by us.
+    // A watchdog for another process is not fed.
     let env = [("WATCHDOG_USEC", "200000"), ("WATCHDOG_PID", "1")];
     let mut child = Running::of(anothers.envs(env));
     other_manager.hear_until("STATUS=");
@@ -131,7 +132,7 @@ fn give_up_all_but_net_admin() {
     }
 }
 
-/// With one capability of all, and no way to another, as the example of a unit gives it.
+/// With one capability and no way to gain another, as in the example unit.
 pub(crate) fn cap_net_admin_is_all_that_it_takes() {
     uplinks(1);
     let agent = Agent::new();
@@ -142,7 +143,7 @@ pub(crate) fn cap_net_admin_is_all_that_it_takes() {
     );
     agent.write("f.toml", &text);
     let mut child = std::thread::scope(|scope| {
-        // What a thread gives up it does not get back, and what it starts does not either.
+        // On its own thread: the thread and its children cannot regain a capability.
         let poor = scope.spawn(|| {
             give_up_all_but_net_admin();
             let metrics = ["--metrics", "unix:metrics"];
@@ -162,7 +163,7 @@ pub(crate) fn cap_net_admin_is_all_that_it_takes() {
     child.terminate(Signal::TERM);
 }
 
-/// What a unit allows is what is needed, in the words of systemd.
+/// The unit grants exactly the required rights, in systemd's words.
 pub(crate) fn the_unit_of_the_example_says_what_the_page_says() {
     let unit = include_str!("../../../../../docs/examples/trueup.service");
     for line in [
@@ -172,7 +173,7 @@ pub(crate) fn the_unit_of_the_example_says_what_the_page_says() {
         "CapabilityBoundingSet=CAP_NET_ADMIN",
         "AmbientCapabilities=CAP_NET_ADMIN",
         "RuntimeDirectory=trueup",
-        // Without it what is ours would be forgotten at each restart.
+        // Otherwise our ownership would be forgotten at each restart.
         "RuntimeDirectoryPreserve=yes",
         "WatchdogSec=60",
     ] {

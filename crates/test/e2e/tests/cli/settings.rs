@@ -51,8 +51,8 @@ pub(crate) fn a_setting_of_the_other_end_of_a_pair_takes_one_apply_too() {
     assert_eq!(read("/proc/sys/net/ipv4/conf/vb/rp_filter"), "2");
 }
 
-/// The kernel gives a link that is made again the settings of a new one, and an MTU or a link that
-/// comes up some of IPv6.
+/// The kernel gives a recreated link the settings of a new one. It resets some IPv6 settings if the
+/// MTU changes or the link comes up.
 pub(crate) fn a_setting_that_a_change_of_a_link_resets_is_set_again_at_once() {
     let vxlan = "{ name = \"v\", kind = \"vxlan\", id = ID, port = 4789, up = true }";
     let pair = "{ name = \"v\", kind = \"veth\", peer = \"ID\", up = true }";
@@ -98,7 +98,7 @@ pub(crate) fn settings_are_told_in_the_words_of_sysctl() {
         "{}",
         text.out
     );
-    // `ip -batch` has no word for them.
+    // `ip -batch` has no command for settings.
     let batch = agent.run(&["plan", "f.toml", "--format", "ip"]);
     assert!(batch.out.lines().all(|line| line.starts_with("# sysctl -w ")), "{}", batch.out);
     assert!(
@@ -119,8 +119,7 @@ pub(crate) fn without_the_section_no_setting_is_touched() {
     agent.settle("[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
     assert_no_changes(|| agent.settle("route = []"));
     assert_eq!(read(FORWARD), "1");
-    // What was there before us comes back when that is asked for, as it is remembered with all
-    // else.
+    // The previous value is restored on request, as the ledger records it.
     agent.settle("sysctl_revert = true\n[sysctl]\n");
     assert_eq!(read(FORWARD), "0");
 }
@@ -139,7 +138,7 @@ pub(crate) fn a_setting_that_a_stranger_changes_is_found_by_timer() {
     child.terminate(Signal::TERM);
 }
 
-/// While events are received, full passes are rare, and settings are looked at by dirty ones.
+/// While events arrive, full passes are rare; dirty passes check the settings.
 pub(crate) fn a_setting_does_not_wait_for_a_full_pass() {
     uplinks(1);
     let agent = Agent::new();
@@ -160,14 +159,14 @@ pub(crate) fn a_setting_does_not_wait_for_a_full_pass() {
         }
         dirty >= since + 5.0
     });
-    // One that the kernel copies to links has those looked at, too.
+    // The kernel copies this setting to links, so the links' settings are checked, too.
     fs::write(FILTER, "0").unwrap();
     wait_until("it is set again", || read(FILTER) == "2");
     assert_eq!(passes("whole"), full);
     child.terminate(Signal::TERM);
 }
 
-/// The two that no group of netlink tells of are heard of by their files.
+/// For two of them netlink has no group: their files report the change.
 pub(crate) fn a_setting_that_another_writer_changes_is_restored_by_its_event() {
     const KEYS: [(&str, &str, &str); 4] = [
         ("net/ipv4/ip_forward", "1", "0"),

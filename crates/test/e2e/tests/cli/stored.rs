@@ -1,5 +1,4 @@
-//! What the kernel stores as something else than it was written, or judges by what it holds at the
-//! moment.
+//! Values that the kernel stores differently than written, or checks against its current state.
 
 use trueup::Source as _;
 use trueup::reconcile::{ErrorClass, PassInput, Report as _};
@@ -9,7 +8,7 @@ use trueup_testkit::{Action, Changes, Kind, assert_no_changes, ip, ip_batch, vet
 
 use crate::agent::Agent;
 
-/// By another name, under which the file says nothing of what its neighbours become.
+/// Renames `lo`, so that the program does not know the rules for its neighbours.
 pub(crate) fn rename_loopback() {
     ip_batch(["link set lo down", "link set lo name loop0", "link set loop0 up"]);
 }
@@ -136,7 +135,7 @@ pub(crate) fn a_time_of_a_bridge_that_is_one_less_is_not_in_place() {
     let agent = Agent::new();
     let bridge =
         |age: u32| format!("[[link]]\nname = \"b0\"\nkind = \"bridge\"\nageing_time = {age}");
-    // With 0 nothing is learnt. No time that is declared may pass for it.
+    // With 0 the bridge learns nothing. No declared time may be taken for it.
     agent.settle(&bridge(0));
     let ran = agent.apply(&bridge(1));
     let says = ran.err.contains("f.toml:1:1: ") && ran.err.contains("an even one");
@@ -152,7 +151,7 @@ pub(crate) fn a_nearest_value_is_not_in_place() {
         |delay: u32| format!("[[link]]\nname = \"b0\"\nkind = \"bridge\"\nforward_delay = {delay}");
     for (delay, kept) in [(0, 200), (3002, 3000)] {
         agent.settle(&bridge(delay));
-        // Whoever switches the protocol on has the kernel take the nearest delay that it allows.
+        // If another writer enables the protocol, the kernel takes the nearest permitted delay.
         ip(&["link", "set", "b0", "type", "bridge", "stp_state", "1"]);
         let shown = ip(&["-d", "link", "show", "b0"]);
         assert!(shown.contains(&format!("forward_delay {kept} ")), "{shown}");

@@ -1,4 +1,4 @@
-//! A file that other users can write, and a port that another user has.
+//! A file writable by other users, and a port occupied by another user.
 
 use std::fs::{self, File, Permissions};
 use std::net::{TcpListener, TcpStream};
@@ -41,7 +41,7 @@ pub(crate) fn a_file_that_others_can_write_is_refused_unless_it_is_trusted() {
     assert_eq!(agent.run(&["plan", "f.toml", "--trust-file"]).code, 2);
     assert_eq!(agent.run(&["doctor", "f.toml", "--trust-file"]).code, 0);
 
-    // A folder where others can put another file in its place.
+    // A directory in which other users can replace the file.
     set_mode(&file, 0o644);
     assert_eq!(agent.run(&["plan", "f.toml"]).code, 2);
     set_mode(agent.directory(), 0o777);
@@ -49,7 +49,7 @@ pub(crate) fn a_file_that_others_can_write_is_refused_unless_it_is_trusted() {
     agent.run(&["plan", "f.toml"]).assert_refused(&[folder]);
     set_mode(agent.directory(), 0o755);
 
-    // What the caller has opened is the caller's word.
+    // A file that the caller has opened is trusted.
     set_mode(&file, 0o666);
     for name in ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"] {
         let mut command = agent.command(&["plan", name]);
@@ -69,7 +69,7 @@ pub(crate) fn a_file_that_others_come_to_write_is_not_taken() {
     wait_until("it is refused", || times("others can write it") == 1);
     agent.write("f.toml", BOTH);
     agent.write("g.toml", "route = []\n");
-    // The folder is the cause now: what was reported about the file was seen before it.
+    // Now the directory is the cause: the report about the file came before.
     set_mode(&file, 0o644);
     wait_until("the file is good", || ours() == 2);
     set_mode(agent.directory(), 0o777);
@@ -94,8 +94,8 @@ pub(crate) fn a_port_that_another_user_has_keeps_nothing_from_starting() {
         said.lock().unwrap().contains("cannot listen for --metrics at 127.0.0.1:9116")
     });
     drop(rival);
-    // Another test that is starting a process has a copy of the rival for a moment, so that a
-    // connection made earlier can be the rival's, and is reset with it.
+    // Another test that starts a process holds a copy of the rival's socket for a moment. An
+    // earlier connection can reach the rival, and is then reset.
     wait_until("it is served", || said.lock().unwrap().contains("the metrics are served"));
     wait_until("it has converged", || {
         let stream = TcpStream::connect(TCP).unwrap();

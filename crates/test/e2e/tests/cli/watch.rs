@@ -1,4 +1,4 @@
-//! `watch`: the file kept in force until a signal.
+//! `watch` keeps a file in force until a signal.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
@@ -19,18 +19,18 @@ pub(crate) fn watch(agent: &Agent, args: &[&str]) -> Running {
     agent.spawn(&[&["watch", "f.toml"], &FAST[..], args].concat())
 }
 
-/// What it says on the standard error, as it says it.
+/// Collects its standard error while it runs.
 pub(crate) fn said(child: &mut Running) -> Arc<Mutex<String>> {
     collect(child.0.stderr.take().unwrap())
 }
 
-/// What it prints, as it prints it.
+/// Collects its standard output while it runs.
 pub(crate) fn printed(child: &mut Running) -> Arc<Mutex<String>> {
     collect(child.0.stdout.take().unwrap())
 }
 
-/// Waits until that many passes are reported that changed something: each has then ended, which
-/// what is seen in the kernel does not show.
+/// Waits for `count` reports of passes that changed something. A reported pass has ended, which the
+/// kernel's state does not show.
 fn wait_for_reports(printed: &Mutex<String>, count: usize) {
     wait_until("it is reported", || {
         let events = events(&printed.lock().unwrap());
@@ -51,7 +51,7 @@ fn collect(from: impl Read + Send + 'static) -> Arc<Mutex<String>> {
     text
 }
 
-/// What it printed, line by line.
+/// Parses the printed events, one a line.
 #[track_caller]
 pub(crate) fn events(out: &str) -> Vec<Value> {
     let events: Vec<Value> = out
@@ -79,7 +79,7 @@ pub(crate) fn both_signals_end_it_well_and_its_links_are_remembered() {
         child.terminate(end);
         let text = printed.lock().unwrap();
         assert!(text.starts_with("+ link ours type ifb"), "{text}");
-        // One pass changed something, and those after it did not.
+        // One pass changed something, the following ones did not.
         assert!(text.ends_with("\nconverged\n") && text.lines().count() == 2, "{text}");
         agent.settle("link = []");
         assert_eq!(Snapshot::take().index_of("ours"), None);
@@ -117,7 +117,7 @@ pub(crate) fn a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one(
     wait_until("the link is made", || old.ip(&["-br", "link"]).contains("ours"));
     drop(old);
     let new = named_netns("cli-again");
-    // It ends by itself, whether it saw the name gone or another namespace under it.
+    // It ends by itself: either the name was gone, or it had another namespace.
     assert_eq!(child.ended(), 1);
     let text = child.err();
     assert!(text.contains("network namespace"), "{text}");
@@ -190,7 +190,7 @@ pub(crate) fn a_pass_that_cannot_run_is_reported_and_so_is_the_first_that_runs_a
     child.terminate(Signal::TERM);
 }
 
-/// What was on a link that is renamed stays, and waits for a link of the declared name.
+/// Objects on a renamed link stay, and wait for a link with the declared name.
 pub(crate) fn what_is_on_a_renamed_link_stays_until_a_link_of_its_name_comes() {
     let agent = Agent::new();
     ip(&["link", "add", "later", "type", "ifb"]);
@@ -210,7 +210,7 @@ pub(crate) fn what_is_on_a_renamed_link_stays_until_a_link_of_its_name_comes() {
     child.terminate(Signal::TERM);
 }
 
-/// With passes by timer an hour apart, only what is announced can bring one about.
+/// The timer starts one pass an hour, so only an announcement can cause one.
 pub(crate) const RARE: [&str; 2] = ["--interval", "3600"];
 
 pub(crate) fn what_another_writer_takes_is_restored_when_it_is_heard_of() {
@@ -231,7 +231,7 @@ pub(crate) fn what_another_writer_takes_is_restored_when_it_is_heard_of() {
         let events = events(&printed.lock().unwrap());
         events.iter().filter(|event| event["event"] == name).count()
     };
-    // What is taken before a pass has ended is restored by that pass, and is no drift.
+    // If an object is deleted before a pass has ended, that pass restores it, and it is no drift.
     wait_until("all is there", || count("converged") == 1);
     let is_there = |args: &[&str], word: &str| ip(args).contains(word);
     for (take, show, word) in [
@@ -282,7 +282,7 @@ pub(crate) fn each_event_is_a_line_of_json() {
     assert_eq!(events.last().unwrap()["event"], "stopping");
 }
 
-/// What is there of a file that another writer writes is a file as well, and declares less.
+/// A partly written file is also a valid file, and declares less.
 pub(crate) fn what_is_being_written_is_not_taken_up_in_part() {
     let agent = Agent::new();
     uplinks(1);
@@ -294,7 +294,7 @@ pub(crate) fn what_is_being_written_is_not_taken_up_in_part() {
     wait_until("both are there", || ours() == 2);
     let mut file = fs::File::create(path).unwrap();
     file.write_all(one.as_bytes()).unwrap();
-    // Longer than it takes to see a change of which nothing is announced.
+    // Longer than it takes to notice an unannounced change.
     let end = Instant::now() + Duration::from_secs(3);
     while Instant::now() < end {
         assert_eq!(ours(), 2, "{}", printed.lock().unwrap());
@@ -329,7 +329,7 @@ pub(crate) fn a_signal_ends_it_in_the_middle_of_a_pass() {
         .collect();
     agent.write("f.toml", &text);
     let mut child = agent.spawn(&[&["watch", "f.toml"], &RARE[..]].concat());
-    // All that is not done is reported, which is more than a pipe holds.
+    // The report lists everything not done, which is more than a pipe holds.
     let _printed = printed(&mut child);
     wait_until("it is in the middle", || ours() > 0);
     child.terminate(Signal::TERM);
@@ -343,7 +343,7 @@ pub(crate) fn the_second_signal_ends_what_is_stuck() {
     agent.write("f.toml", &text);
     let mut child = agent.spawn(&[&["watch", "f.toml"], &RARE[..]].concat());
     let said = said(&mut child);
-    // No process reads what it prints, which is more than a pipe holds.
+    // Its output is not read, and is more than a pipe holds.
     wait_until("it is stuck", || {
         let threads = fs::read_dir(format!("/proc/{}/task", child.0.id())).unwrap();
         let mut threads = threads.map(|thread| thread.unwrap().path().join("wchan"));
@@ -354,7 +354,7 @@ pub(crate) fn the_second_signal_ends_what_is_stuck() {
     kill_process(pid, Signal::TERM).unwrap();
     thread::sleep(Duration::from_millis(200));
     assert!(child.0.try_wait().unwrap().is_none(), "a pass is not over before it is reported");
-    // Two that come before the first is taken are one.
+    // Two signals that arrive before the first is handled count as one.
     wait_until("it ends", || {
         let ended = child.0.try_wait().unwrap();
         if ended.is_none() {

@@ -8,13 +8,13 @@ use crate::agent::{Agent, FAMILIES, Ran, Words, route, via};
 const PAGE: &str = include_str!("../../../../agent/cli/README.md");
 const EXAMPLE: &str = include_str!("../../../../../docs/examples/edge.toml");
 
-/// Puts a question, in the words after `why`.
+/// Runs `why` with these words.
 fn why(agent: &Agent, words: &str) -> Ran {
     let args: Vec<&str> = ["why"].into_iter().chain(words.split(' ')).collect();
     agent.run(&args)
 }
 
-/// What is said of the objects that are asked about, in the light of a file.
+/// Returns the answers for all objects asked about, given a file.
 #[track_caller]
 fn all(agent: &Agent, file: &str, words: &str) -> Vec<Value> {
     agent.write("f.toml", file);
@@ -23,7 +23,7 @@ fn all(agent: &Agent, file: &str, words: &str) -> Vec<Value> {
     ran.json()["objects"].as_array().unwrap().clone()
 }
 
-/// Of the one object that is asked about.
+/// Returns the answer for the only object asked about.
 #[track_caller]
 fn one(agent: &Agent, file: &str, words: &str) -> Value {
     let mut objects = all(agent, file, words);
@@ -31,7 +31,7 @@ fn one(agent: &Agent, file: &str, words: &str) -> Value {
     objects.remove(0)
 }
 
-/// The proofs of what the kernel holds, and what the next pass does.
+/// Returns the proofs of the kernel's objects, and the next pass's acts.
 fn short(object: &Value) -> (Vec<&str>, Vec<&str>) {
     fn each<'a>(list: &'a Value, word: impl Fn(&'a Value) -> &'a Value) -> Vec<&'a str> {
         let list = list.as_array().unwrap().iter();
@@ -53,7 +53,7 @@ const NOTHING: &str = "link = []\naddress = []\nneighbour = []\nroute = []\nrule
 
 const BY_LEDGER: &str = "ownership = { address = \"ledger\", neighbour = \"ledger\", route = \"ledger\", rule = \"ledger\" }\n";
 
-/// An object of each kind, in a family, and how to ask for it.
+/// Returns a file with an object of each kind in a family, and the words to ask for each.
 fn each_kind(words: Words) -> (String, [String; 5]) {
     let Words { family, dst, other, gateways: [_, neighbour], .. } = words;
     let address = match family {
@@ -154,7 +154,7 @@ pub(crate) fn a_foreign_object_is_shown_with_its_proof() {
         let object = one(&agent, &adopted, &format!("route {dst}"));
         assert_short(&object, "protocol", "adopt");
 
-        // Our number on it, and a file that does not go by it.
+        // The route has our marker, but the file does not use markers.
         ip_batch([format!("route add {other} via {one_hop} proto 116")]);
         let forced = format!("{BY_LEDGER}route = []");
         let object = one(&agent, &forced, &format!("route {other}"));
@@ -170,7 +170,7 @@ pub(crate) fn a_foreign_object_is_shown_with_its_proof() {
         let object = one(&agent, NOTHING, &neighbour(other_hop));
         assert_short(&object, "passing", "foreign");
 
-        // Of one priority there may be many, and of one family a part of them.
+        // Several rules may share a priority, some of them in one family.
         ip(&[flag, "rule", "add", "pref", "700", "to", dst, "lookup", "9", "protocol", "bird"]);
         ip(&[flag, "rule", "add", "pref", "700", "to", other, "lookup", "9"]);
         let rules = all(&agent, NOTHING, &format!("rule 700 {flag}"));
@@ -185,7 +185,7 @@ pub(crate) fn a_foreign_object_is_shown_with_its_proof() {
     let made = one(&agent, NOTHING, "route fe80::/64");
     let proofs = short(&made).0;
     assert!(!proofs.is_empty() && proofs.iter().all(|proof| *proof == "kernel"), "{made:#}");
-    // The device need not be said.
+    // The device may be omitted.
     let addresses = all(&agent, NOTHING, "address 10.200.0.1");
     assert_eq!(addresses.len(), 1);
     assert!(all(&agent, NOTHING, "address 10.200.0.1/25").is_empty());
@@ -228,7 +228,7 @@ pub(crate) fn what_was_adopted_or_taken_is_told_with_what_it_was() {
         assert_short(&object, "marker", "update");
         assert!(object["next"][0]["reason"].as_str().unwrap().starts_with("restored"));
 
-        // Another writer writes what was adopted.
+        // Another writer changes the adopted route.
         ip_batch([format!("route replace {dst} via {other_hop} proto zebra")]);
         let object = one(&agent, &file.replace("take", "report"), &format!("route {dst}"));
         assert_short(&object, "rewritten", "conflict");
@@ -238,7 +238,7 @@ pub(crate) fn what_was_adopted_or_taken_is_told_with_what_it_was() {
         agent.settle("route = []");
         ip_batch([format!("route del {dst}"), format!("route del {other}")]);
     }
-    // A link, by its index.
+    // A link is proven by its index.
     let agent = Agent::new();
     let file = "[[link]]\nname = \"ours\"\nkind = \"veth\"\npeer = \"ours-p\"\n";
     agent.settle(file);
@@ -251,7 +251,7 @@ pub(crate) fn what_was_adopted_or_taken_is_told_with_what_it_was() {
     let object = one(&agent, file, "link ours");
     assert_short(&object, "rewritten", "satisfied_by_foreign");
     ip_batch(["link del ours"]);
-    // Links that were there.
+    // Links that existed before.
     veth_pair("theirs", "theirs-p");
     let file = "adopt = true\n[[link]]\nname = \"theirs\"\nkind = \"veth\"\npeer = \"theirs-p\"\n";
     agent.settle(file);
@@ -265,7 +265,7 @@ pub(crate) fn what_is_held_and_what_waits_is_told() {
     let agent = Agent::new();
     let file = "[[link]]\nname = \"ours\"\nkind = \"veth\"\npeer = \"ours-p\"\nup = true\n";
     agent.settle(file);
-    // Another writer's address is on it.
+    // The link has another writer's address.
     ip_batch(["address add 10.77.0.1/24 dev ours"]);
     let object = one(&agent, "link = []", "link ours");
     assert_short(&object, "ledger", "delete");
@@ -277,8 +277,7 @@ pub(crate) fn what_is_held_and_what_waits_is_told() {
         "{text}"
     );
 
-    // What rests on a link that cannot be made now waits for it: another has the name of its other
-    // end.
+    // The link cannot be made, as another has the name of its other end. Objects on it wait.
     let file = "[[link]]\nname = \"p7\"\nkind = \"veth\"\npeer = \"up0\"\n\
                 [[address]]\ndev = \"p7\"\naddress = \"10.78.0.1/24\"\n";
     agent.write("f.toml", file);
@@ -311,7 +310,7 @@ pub(crate) fn the_text_of_a_route_that_is_ours() {
     let asked = why(&agent, &format!("{words} --format json"));
     let object = &asked.json()["objects"][0];
     assert_eq!((&object["declared"], &object["next"]), (&Value::Null, &Value::Null));
-    // Another's marker.
+    // The marker belongs to another agent.
     let asked = why(&agent, &format!("{words} --protocol 117"));
     assert!(asked.out.contains("foreign: it bears protocol 116\n"), "{asked:?}");
     for other in ["metric 101", "tos 4", "table 7"] {
@@ -334,7 +333,7 @@ pub(crate) fn a_question_changes_nothing_and_takes_no_privilege() {
     agent.write("f.toml", &via("10.97.0.0/16", "10.200.0.8"));
     let before = Snapshot::settled();
     std::thread::scope(|scope| {
-        // What a thread gives up it does not get back.
+        // On its own thread: a thread cannot regain a capability.
         let poor = scope.spawn(|| {
             without_net_admin();
             let words = "--file f.toml";

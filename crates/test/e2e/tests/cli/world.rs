@@ -1,4 +1,4 @@
-//! `[world]` on the embedded store: what a process that ended left there is collected.
+//! `[world]` on the embedded store: collects the exports that an ended process left there.
 
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -17,13 +17,13 @@ const FILE: &str = "grace = 0\n[world]\nstore = \"embedded\"\nhost = \"a\"\n\
 
 const PAGE: &str = include_str!("../../../../../docs/world.md");
 
-/// The store of an agent.
+/// Opens an agent's store.
 fn store(agent: &Agent) -> Embedded {
     std::fs::create_dir_all(agent.state()).unwrap();
     Embedded::open(agent.state().join("world.redb")).unwrap()
 }
 
-/// Has a host declare all of its exports, which stay. The store is closed then.
+/// Declares all exports of a host, which stay, and closes the store.
 pub(crate) fn declare(agent: &Agent, host: &str, exports: &[(&str, &str)]) {
     let store = store(agent);
     let world = World::new(store.connect(), "/trueup", host).unwrap();
@@ -73,7 +73,7 @@ pub(crate) fn what_the_embedded_store_has_is_collected() {
     wait_until("it has the file", || is_one("trueup_world_known"));
     agent.write("f.toml", &more);
     wait_until("the route of the changed file is there", || ours() == 2);
-    // Before, there is nothing to export, and all of that is exported.
+    // Before this, there is nothing to export, so everything counts as exported.
     wait_until("it is to export", || is_one("trueup_world_exports"));
     wait_until("it has exported", || is_one("trueup_world_exported"));
     watch.terminate(Signal::TERM);
@@ -157,7 +157,7 @@ pub(crate) fn the_file_of_the_page_is_one() {
     assert_eq!((read.exports.unwrap().len(), read.collects.unwrap().len()), (1, 2));
 }
 
-/// Replaces each number of a revision.
+/// Replaces the number of each revision.
 fn without_revisions(text: &str) -> String {
     let mut parts = text.split("revision ");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -192,7 +192,7 @@ pub(crate) fn the_blocks_of_output_are_what_is_printed() {
         taken.map(str::to_owned)
     };
     wait_until("it says so", || taken().is_some());
-    // The revision of its own export is not known before that is in the store.
+    // The revision of its own export is unknown until the export is in the store.
     let is_known = |text: &str| without_revisions(text).replace("`pods`, revision N,", "`pods`,");
     page.assert_shows(&taken().unwrap(), is_known);
     child.terminate(Signal::TERM);

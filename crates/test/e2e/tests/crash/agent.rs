@@ -1,5 +1,5 @@
-//! The agent: one pass from a file, with its ledger in a journal. It lives in this process, or in
-//! one of its own that dies.
+//! The agent: one pass from a file, with its ledger in a journal. It runs in this process, or in a
+//! process that dies.
 
 use std::fmt;
 use std::fs;
@@ -20,14 +20,14 @@ use trueup_testkit::{Kind as MaskedKind, mask};
 use crate::file::File;
 use crate::storage;
 
-/// What proves objects to be ours.
+/// The proof that objects are ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
-    /// The marker where the kernel keeps one.
+    /// The marker, for kinds whose marker the kernel keeps.
     Markers,
-    /// The ledger, on a kernel that would keep markers.
+    /// The ledger, although the kernel keeps markers.
     Ledger,
-    /// The ledger, on one that keeps those of routes alone.
+    /// The ledger, except for routes: the kernel keeps only their markers.
     Masked,
 }
 
@@ -44,7 +44,7 @@ impl Proof {
         }
     }
 
-    /// The calling thread's namespace as the agent sees it.
+    /// Returns the calling thread's namespace as the agent sees it.
     fn namespace(self) -> Namespace {
         let hidden = [MaskedKind::Address, MaskedKind::Neighbour, MaskedKind::Rule];
         match self {
@@ -64,7 +64,7 @@ impl fmt::Display for Proof {
     }
 }
 
-/// The agent of one host, by the directory that it keeps its journal in.
+/// The agent of one host, with the directory of its journal.
 pub(crate) struct Agent {
     pub(crate) proof: Proof,
     directory: PathBuf,
@@ -75,7 +75,7 @@ impl Agent {
         Agent { proof, directory }
     }
 
-    /// Forgets all, as an agent that has never run.
+    /// Deletes the journal, as if the agent had never run.
     pub(crate) fn forget(&self) {
         fs::remove_dir_all(&self.directory).unwrap();
         fs::create_dir(&self.directory).unwrap();
@@ -85,12 +85,12 @@ impl Agent {
         self.directory.join("journal")
     }
 
-    /// One pass in this process.
+    /// Makes one pass in this process.
     pub(crate) fn pass(&self, file: File) -> Report {
         pass(&self.proof.namespace(), &self.journal(), file, self.proof)
     }
 
-    /// The same, once more: what it did, and what the journal says by then.
+    /// Makes another pass; returns the journal's content before it, and the pass's acts.
     pub(crate) fn again(&self, file: File) -> Again {
         let points = Points::counted();
         let namespace = points.namespace(self.proof.namespace());
@@ -115,16 +115,16 @@ impl Agent {
         loop {
             match Journal::open(self.path()) {
                 Ok(journal) => return journal,
-                // Another thread's child is yet to execute its program, and holds what this process
-                // held.
+                // Another thread's child has not executed its program yet, and still holds this
+                // process's files.
                 Err(error) if error.kind() == ErrorKind::Held => yield_now(),
                 Err(error) => panic!("{error}"),
             }
         }
     }
 
-    /// A pass in a process of its own that dies when it passes a point for the `nth` time; `None`
-    /// is nowhere.
+    /// Makes a pass in another process, which dies when it passes a point for the `nth` time. With
+    /// `None` it does not die.
     pub(crate) fn killed(&self, file: File, deadly: Option<(&str, usize)>) -> Died {
         let (point, nth) = deadly.unwrap_or_default();
         let will =
@@ -142,35 +142,35 @@ impl Agent {
 
 /// A pass after one that converged.
 pub(crate) struct Again {
-    /// What the ledger said before: the keys that are ours, and those whose outcome is not known.
+    /// The ledger's keys before the pass: owned, and with an unknown outcome.
     pub(crate) owned: Vec<String>,
     pub(crate) open: Vec<String>,
     pub(crate) report: Report,
-    /// What it sent.
+    /// The points passed: one before and after each message sent.
     pub(crate) points: Vec<String>,
-    /// How often it wrote to the journal.
+    /// The number of writes to the journal.
     pub(crate) writes: u64,
 }
 
-/// How a process ended.
+/// A process's end.
 pub(crate) enum Died {
-    /// By its own hand, at this point.
+    /// It killed itself at this point.
     At(String),
-    /// It converged, past all of these points.
+    /// It converged after all these points.
     Not(Vec<String>),
 }
 
-/// What a process is for, and where it dies.
+/// A process's task, and the point of its death.
 pub(crate) struct Will {
     proof: Proof,
     path: PathBuf,
     file: File,
     point: String,
-    /// The time that the point is passed, from 1; 0 is never.
+    /// The number of the deadly pass of the point, from 1; 0 is never.
     nth: usize,
 }
 
-/// What tells such a process from one that runs tests.
+/// The argument that marks such a process, which runs no tests.
 const AGENT: &str = "agent-that-dies";
 
 impl Will {
@@ -185,7 +185,7 @@ impl Will {
         ]
     }
 
-    /// By a command line.
+    /// Parses a command line; `None` if it is not such a process.
     pub(crate) fn describe(words: &[String]) -> Option<Will> {
         let [_, first, proof, path, file, point, nth] = words else {
             return None;
@@ -200,7 +200,7 @@ impl Will {
     }
 }
 
-/// The process that dies; if it does not, it tells all points.
+/// Runs the process that dies. If it survives, it prints all points.
 pub(crate) fn live(will: &Will) -> ExitCode {
     let points = match will.nth {
         0 => Points::counted(),
@@ -209,7 +209,7 @@ pub(crate) fn live(will: &Will) -> ExitCode {
     let journal = storage::open(&will.path, &points);
     let namespace = points.namespace(will.proof.namespace());
     let report = pass(&namespace, &journal, will.file, will.proof);
-    // It has something to write at its end too.
+    // The journal also writes when it is closed.
     drop(journal);
     if !report.converged() {
         eprintln!("not converged:\n{}", describe(&report));

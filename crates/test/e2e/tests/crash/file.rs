@@ -1,20 +1,20 @@
-//! What is desired, as the agent reads it.
+//! The desired states, as the agent reads them.
 
 use std::sync::OnceLock;
 
 use trueup_file::{File as Parsed, TableNames};
 use trueup_net::Desired;
 
-/// A file of this test.
+/// A file of desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum File {
     /// Objects of every kind.
     First,
-    /// After the first one: something of every kind comes, changes and goes.
+    /// After the first one: some objects of every kind are added, changed and deleted.
     Second,
     /// Another change.
     Third,
-    /// Every kind is managed, and nothing desired.
+    /// Every kind is managed, and no object is desired.
     Nothing,
 }
 

@@ -1,5 +1,4 @@
-//! A host on which others have been at work: a namespace with objects of theirs of every kind, and
-//! what can be seen of it.
+//! A host with other writers' objects of every kind, and views of its state.
 
 use std::fs;
 use std::io::Write as _;
@@ -14,33 +13,32 @@ use trueup_testkit::{Snapshot, ip_batch, quiet_netns};
 
 use crate::agent::{Agent, Proof};
 
-/// The calling thread's namespace, with the agent's directory, which goes with it.
+/// The calling thread's namespace, with the agent's directory, deleted on drop.
 pub(crate) struct Host {
     pub(crate) agent: Agent,
     directory: PathBuf,
 }
 
 impl Host {
-    /// A fresh one.
+    /// Makes a host in a fresh namespace.
     pub(crate) fn new(proof: Proof) -> Host {
         quiet_netns();
         ip_batch(include_str!("states/foreign.batch").lines());
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        // In memory, where a sync costs nothing: what is written survives the process, and that is
-        // what dies here.
+        // In memory, where syncs are cheap: only the process dies, so its writes survive.
         let directory = PathBuf::from(format!("/run/crash-{}-{next}", process::id()));
         fs::create_dir(&directory).unwrap();
         let agent = Agent::new(proof, directory.clone());
         Host { agent, directory }
     }
 
-    /// Waits until the namespace holds these rows and no others, bit for bit.
+    /// Waits until the namespace holds exactly these rows, byte for byte.
     pub(crate) fn becomes(&self, expected: &Snapshot) {
         until_it_is(expected);
     }
 
-    /// Waits until it looks so.
+    /// Waits until [`seen`] returns these lines.
     pub(crate) fn looks(&self, expected: &[String]) {
         until(seen, |seen| {
             let missing = expected.iter().filter(|row| !seen.contains(row));
@@ -60,7 +58,7 @@ impl Drop for Host {
     }
 }
 
-/// Waits until the namespace of the calling thread holds these rows and no others, bit for bit.
+/// Waits until the calling thread's namespace holds exactly these rows, byte for byte.
 #[track_caller]
 pub(crate) fn until_it_is(expected: &Snapshot) {
     until(Snapshot::take, |seen| {
@@ -69,9 +67,9 @@ pub(crate) fn until_it_is(expected: &Snapshot) {
     });
 }
 
-/// Asks until the answer is right: the kernel finishes in its own time what a write has started
-/// (carrier, and the IPv6 rows that wait for it), which takes long where all namespaces are busy.
-/// Fails after a minute with what is wrong.
+/// Repeats `see` until `judge` accepts it. The kernel finishes the effects of a write
+/// asynchronously (carrier, and the IPv6 rows that wait for it), which is slow while all namespaces
+/// are busy. Fails after a minute, with the judge's error.
 #[track_caller]
 fn until<T>(see: impl Fn() -> T, judge: impl Fn(&T) -> Result<(), String>) {
     let end = Instant::now() + Duration::from_secs(60);
@@ -79,14 +77,14 @@ fn until<T>(see: impl Fn() -> T, judge: impl Fn(&T) -> Result<(), String>) {
     while let Err(wrong) = judge(&see()) {
         assert!(Instant::now() < end, "not as expected:\n{wrong}");
         thread::sleep(pause);
-        // To ask costs others the kernel's time.
+        // Polling takes kernel time from the others.
         pause = (pause * 2).min(Duration::from_millis(100));
     }
 }
 
-/// What iproute2 shows, one object a line, by name: without what differs between two namespaces in
-/// which the same was done, and without what the kernel makes of its own for addresses and links: a
-/// link-local address comes with a carrier that was there for a moment, and stays.
+/// Returns iproute2's view, one object a line, by name. It leaves out differences between two
+/// namespaces with the same history, and the objects that the kernel derives from addresses and
+/// links. A carrier present for a moment leaves a link-local address behind, for example.
 pub(crate) fn seen() -> Vec<String> {
     let mut rows = Vec::new();
     for (option, lists) in LISTS {
@@ -102,7 +100,7 @@ pub(crate) fn seen() -> Vec<String> {
     rows
 }
 
-/// Of routes and rules iproute2 shows one family at a time, and IPv4 unless told otherwise.
+/// For routes and rules iproute2 shows one family at a time, by default IPv4.
 const LISTS: [(&str, &[&str]); 2] = [
     (
         "-details",
@@ -125,7 +123,7 @@ fn shown(option: &str, lists: &[&str]) -> Vec<Value> {
         .spawn()
         .unwrap();
     let lines = lists.join("\n") + "\n";
-    // Shorter than a pipe holds.
+    // Shorter than a pipe's capacity, so this does not block.
     child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -136,8 +134,8 @@ fn shown(option: &str, lists: &[&str]) -> Vec<Value> {
     values
 }
 
-/// Without what an index, a clock, a carrier or a counter is in, and without an order where it says
-/// nothing.
+/// Removes values that depend on an index, a clock, a carrier or a counter, and sorts lists whose
+/// order has no meaning.
 fn still(mut value: Value) -> Value {
     match &mut value {
         Value::Object(fields) => {
@@ -159,11 +157,11 @@ fn still(mut value: Value) -> Value {
     value
 }
 
-/// Flags of links and of routes.
+/// Flags of links and routes.
 const CARRIER: [&str; 4] = ["LOWER_UP", "NO-CARRIER", "linkdown", "dead"];
 
-/// Indexes and what is made of them, counters, clocks, and what a bridge took over from ports that
-/// it once had.
+/// Indexes and values derived from them, counters, clocks, and values that a bridge took over from
+/// former ports.
 const MOVING: [&str; 9] = [
     "ifindex",
     "operstate",

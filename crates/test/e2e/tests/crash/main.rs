@@ -1,11 +1,10 @@
-//! The crash matrix. A process that makes a namespace agree with a file is killed before and after
-//! everything that it sends and everything that it writes down, each time another process at
-//! another point; then another one takes over, with the same file, with another, and with an
-//! emptied one. Whatever was half done, that one ends what the file says, leaves nothing behind,
-//! and touches nothing that was there before.
+//! The crash matrix. A process makes a namespace agree with a file, and is killed before or after
+//! each message that it sends and each write to its journal: another process for each point. Then a
+//! new process takes over, with the same file, another one, and an emptied one. It must always
+//! complete the file's state, leave nothing behind, and touch nothing that was there before.
 //!
-//! Two processes that pass all points have to list the same ones. Then one process dies at each, or
-//! at a sample of each class of points (`trueup_testkit::crash::select`).
+//! Two processes that pass all points must list the same ones. Then one process dies at each, or at
+//! a sample of each class of points (`trueup_testkit::crash::select`).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code, though without #[test]")]
 

@@ -1,4 +1,4 @@
-//! Every point of a pass, times what comes after the kill.
+//! Every point of a pass, combined with every continuation after the kill.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -16,15 +16,15 @@ use crate::agent::{Again, Died, Proof};
 use crate::file::File;
 use crate::host::{Host, seen};
 
-/// The pass that is killed.
+/// The pass to be killed.
 #[derive(Clone, Copy)]
 struct Story {
     name: &'static str,
-    /// What the host had come to before.
+    /// The file to which the host had converged before; `None` for a fresh host.
     before: Option<File>,
-    /// What the pass is for.
+    /// The pass's file.
     file: File,
-    /// What it has to do to have been worth the name, as the points of its sends have it.
+    /// The acts that make the test meaningful, by the points of the pass's sends.
     does: &'static [(&'static str, &'static [&'static str])],
 }
 
@@ -54,21 +54,20 @@ const STORIES: [Story; 2] = [
         does: &[
             ("create", EVERYTHING),
             ("delete", EVERYTHING),
-            // A rule that changes is another rule.
+            // A changed rule is a new rule.
             ("update", EVERYTHING.split_at(7).0),
         ],
     },
 ];
 
-/// Runs of each class of kill points that a sample has.
+/// The number of runs for each class of kill points in a sample.
 const PER_CLASS: usize = 1;
 
-/// Runs at once: each waits for the kernel most of the time, but for the one lock that all
-/// namespaces share.
+/// Runs at once. Each mostly waits for the kernel, but all namespaces share one lock.
 const AT_ONCE: usize = 6;
 
-/// How often a process may go another way than the first one (a dump that was interrupted is
-/// repeated) before its point counts as out of reach.
+/// The number of attempts before a point counts as unreachable. A process may go another way than
+/// the first one, as an interrupted dump is repeated.
 const TRIES: usize = 20;
 
 pub(crate) fn killed_at_every_point(proof: Proof) {
@@ -110,11 +109,11 @@ pub(crate) fn killed_at_every_point(proof: Proof) {
     );
 }
 
-/// A kill, and what the next process is given.
+/// A kill, and the next process's file.
 struct Run {
-    /// Of [`STORIES`].
+    /// An index into [`STORIES`].
     story: usize,
-    /// Index of the point.
+    /// The point's index in the story.
     at: usize,
     after: File,
 }
@@ -130,7 +129,7 @@ impl Run {
     }
 }
 
-/// Each point of each story, with each restart: with the same file, with another, and with an
+/// Returns each point of each story with each restart: with the same file, another one, and an
 /// emptied one.
 fn all_runs(points: &[Vec<String>; 2]) -> Vec<Run> {
     let mut runs = Vec::new();
@@ -143,10 +142,10 @@ fn all_runs(points: &[Vec<String>; 2]) -> Vec<Run> {
     runs
 }
 
-/// What is to be seen of hosts on which no process was killed.
+/// The results on hosts without a kill.
 struct Known {
     proof: Proof,
-    /// Before us, and after us.
+    /// The rows without ours, before and after.
     foreign: Snapshot,
     after: BTreeMap<File, Vec<String>>,
     /// The points of each story.
@@ -156,7 +155,7 @@ struct Known {
 impl Known {
     fn of(proof: Proof) -> Known {
         let host = Host::new(proof);
-        // The kernel announces carriers once a second at most.
+        // The kernel announces carriers at most once a second.
         thread::sleep(Duration::from_millis(1500));
         let foreign = Snapshot::settled();
         drop(host);
@@ -184,7 +183,7 @@ fn joined<T>(thread: ScopedJoinHandle<T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// What is to be seen of a host that is as a file says.
+/// Returns the view of a host that has converged to a file.
 fn converged(proof: Proof, foreign: &Snapshot, file: File) -> Vec<String> {
     let host = Host::new(proof);
     host.becomes(foreign);
@@ -197,7 +196,7 @@ fn converged(proof: Proof, foreign: &Snapshot, file: File) -> Vec<String> {
     rows
 }
 
-/// The points of a pass that no process kills, as soon as two passes agree on them.
+/// Returns the points of a pass without a kill, once two passes agree on them.
 fn whole(proof: Proof, story: Story) -> Vec<String> {
     let points = || {
         let host = Host::new(proof);
@@ -221,11 +220,11 @@ fn whole(proof: Proof, story: Story) -> Vec<String> {
 }
 
 thread_local! {
-    /// The host of this thread's last run, which is again as it was before it.
+    /// The host of this thread's last run, restored to its state before.
     static HOST: Cell<Option<Host>> = const { Cell::new(None) };
 }
 
-/// One kill, and what is so after it. The point that it was at.
+/// Kills a process, and checks the state after a restart. Returns the point of the kill.
 fn kill(known: &Known, run: &Run) -> String {
     let host = HOST.take().unwrap_or_else(|| {
         let host = Host::new(known.proof);
@@ -241,13 +240,13 @@ fn kill(known: &Known, run: &Run) -> String {
     let deadly = (&*points[run.at], nth_of(points, run.at));
     let point = match host.agent.killed(story.file, Some(deadly)) {
         Died::At(point) => point,
-        // It went another way, and all of it.
+        // It went another way, to the end.
         Died::Not(_) => "none".to_owned(),
     };
     let ended = catch_unwind(AssertUnwindSafe(|| {
         restarted(known, &host, run.after);
         if run.after != File::Nothing {
-            // All of it can go: nothing was forgotten.
+            // Everything can be deleted: no object was forgotten.
             converge(&host, File::Nothing);
             host.becomes(&known.foreign);
         }
@@ -260,7 +259,7 @@ fn kill(known: &Known, run: &Run) -> String {
     point
 }
 
-/// What has to be so of a pass of a process that came after.
+/// Makes a pass in a new process after a kill, and checks the result.
 fn restarted(known: &Known, host: &Host, file: File) {
     converge(host, file);
     match known.after.get(&file) {

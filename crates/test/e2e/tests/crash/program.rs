@@ -1,9 +1,9 @@
-//! The agent itself, killed at every system call by which it sends something or writes something
-//! down, in its first pass and in one from another file. What the next one makes of it, with the
-//! same file, another one, and an emptied one.
+//! The agent itself, killed at every system call that sends or writes something, in its first pass
+//! and in one with another file. The next agent takes over with the same file, another one, and an
+//! emptied one.
 //!
-//! What the source does at every message of a batch, for objects of every kind and without markers,
-//! is shown in `matrix`. Here it is the program as it is installed, with its own journal.
+//! `matrix` covers every message of a batch, for objects of every kind and without markers. Here
+//! the installed program runs, with its own journal.
 
 use std::cell::Cell;
 use std::fs;
@@ -34,7 +34,7 @@ const THEIRS: [&str; 9] = [
     "rule add priority 1000 from 10.200.0.0/24 lookup 100",
 ];
 
-/// A file, and what is to be seen of it: its links, and how many rows bear our marker.
+/// A file and the expected state: the links, and the number of rows with our marker.
 #[derive(Debug)]
 struct File {
     name: &'static str,
@@ -98,17 +98,17 @@ const NOTHING: File = File {
     marked: 0,
 };
 
-/// What is theirs, alone in a namespace and at rest: in all of these namespaces it is the same, bit
-/// for bit.
+/// Returns the foreign objects alone in a namespace, settled: they are equal in all these
+/// namespaces, byte for byte.
 fn theirs() -> Snapshot {
     quiet_netns();
     ip_batch(THEIRS);
-    // The kernel tells of carriers once a second at most.
+    // The kernel announces carriers at most once a second.
     thread::sleep(Duration::from_millis(1500));
     Snapshot::settled()
 }
 
-/// The calling thread's namespace with what is theirs in it, and the agent's directory.
+/// The calling thread's namespace with the foreign objects, and the agent's directory.
 struct Host {
     directory: PathBuf,
 }
@@ -125,13 +125,13 @@ impl Host {
         Host { directory }
     }
 
-    /// Forgets all that the agent wrote down, as if it had never run.
+    /// Deletes the agent's state, as if it had never run.
     fn forget(&self) {
         fs::remove_dir_all(&self.directory).unwrap();
         fs::create_dir(&self.directory).unwrap();
     }
 
-    /// An agent that is killed at a point, if it comes to it, on a host that has come so far.
+    /// Runs an agent on a host converged to `before`, and kills the agent if it reaches a point.
     fn dies(&self, before: Option<&File>, file: &File, deadly: Option<(&str, usize)>) -> Ended {
         if let Some(before) = before {
             self.succeeds("apply", before);
@@ -153,10 +153,10 @@ impl Host {
         assert!(output.status.success(), "{command} {}: {output:?}", file.name);
     }
 
-    /// What has to be so after a pass of an agent that came after one that died.
+    /// Makes a pass after a kill, and checks the result.
     fn restarted(&self, file: &File, theirs: &Snapshot) {
         self.succeeds("apply", file);
-        // Nothing is left to do, by its own account, and by its journal's.
+        // Nothing is left to do, by the plan and by the journal.
         self.succeeds("plan", file);
         for entry in fs::read_dir(self.directory.join("state")).unwrap() {
             let path = entry.unwrap().path();
@@ -168,7 +168,7 @@ impl Host {
                 assert!(lines.is_empty() || file.marked > 0, "{lines}");
             }
         }
-        // By the kernel's.
+        // And by the kernel's state.
         let now = Snapshot::take();
         let links = now.of(Kind::Link).map(|link| link.ifname().unwrap());
         let mut links: Vec<_> = links.collect();
@@ -191,19 +191,20 @@ impl Drop for Host {
     }
 }
 
-/// Runs of each class of kill points that a sample has.
+/// The number of runs for each class of kill points in a sample.
 const PER_CLASS: usize = 12;
 
-/// Runs at once.
+/// The number of runs at the same time.
 const AT_ONCE: usize = 6;
-/// A dump that was interrupted is repeated, and then a pass goes another way.
+/// An interrupted dump is repeated, so a pass may go another way.
 const TRIES: usize = 20;
 
-/// Passes without a kill, of which the shortest gives the points.
+/// Passes without a kill; the shortest gives the points.
 const WHOLE: usize = 12;
 
-/// The points of a pass without a kill. A pass that goes another way repeats something, so that it
-/// has all points of the shortest; the passes run as many at once as those with a kill.
+/// Returns the points of a pass without a kill. A pass that goes another way only repeats
+/// something, so it has all points of the shortest. As many passes run at once as in the runs with
+/// a kill.
 fn whole(theirs: &Snapshot, before: Option<&File>, file: &File) -> Vec<String> {
     let shortest = Mutex::new(None::<Vec<String>>);
     in_parallel(&[(); WHOLE], AT_ONCE, |()| {
@@ -221,7 +222,7 @@ fn whole(theirs: &Snapshot, before: Option<&File>, file: &File) -> Vec<String> {
 }
 
 thread_local! {
-    /// The host of this thread's last run, which is again as it was before it.
+    /// The host of this thread's last run, restored to its state before.
     static HOST: Cell<Option<Host>> = const { Cell::new(None) };
 }
 
@@ -249,7 +250,7 @@ fn killed_at_every_call(name: &str, before: Option<&File>, file: &File, counts: 
             let deadly = (&*points[at], nth_of(&points, at));
             let ended = match host.dies(before, file, Some(deadly)) {
                 Ended::At(point) => point,
-                // It went another way, and all of it.
+                // It went another way, to the end.
                 Ended::Itself { code, words, .. } => {
                     assert_eq!(code, Some(0), "{called}: {words}");
                     "none".to_owned()

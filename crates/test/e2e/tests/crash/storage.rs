@@ -1,4 +1,4 @@
-//! A journal that is made and opened with points around everything that it does to its file.
+//! Makes and opens a journal with points around every act on its file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -7,8 +7,8 @@ use std::path::Path;
 use trueup_journal::{Journal, Storage};
 use trueup_testkit::crash::Points;
 
-/// As [`Journal::open`] does, but for the lock, which dies with its holder: a new journal is
-/// written beside, renamed, and the directory synced.
+/// Does the same as [`Journal::open`], but without the lock, which dies with its holder: writes a
+/// new journal beside, renames it, and syncs the directory.
 pub(crate) fn open(path: &Path, points: &Points) -> Journal {
     if !path.exists() {
         let new = path.with_extension("new");

@@ -1,5 +1,5 @@
-//! A program as it is, stopped at each of its system calls, and killed before or after one of those
-//! that send something or write something down.
+//! Runs an unmodified program, stops it at each system call, and kills it before or after one that
+//! sends or writes something.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _};
@@ -8,16 +8,16 @@ use std::process::{Command, Stdio};
 
 use libc::{c_int, c_long, pid_t};
 
-/// How a program ended.
+/// The end of a program.
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// Killed, at this point.
     At(String),
-    /// By itself: with this code, past these points, and with these words on standard error.
+    /// It exited: with this code, after these points, and with this text on standard error.
     Itself { code: Option<i32>, points: Vec<String>, words: String },
 }
 
-/// Runs a program, and kills it when it comes to a point for the `nth` time, if it does.
+/// Runs a program, and kills it if it passes a point for the `nth` time.
 pub(crate) fn run(command: &mut Command, deadly: Option<(&str, usize)>) -> Ended {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = {
@@ -52,16 +52,16 @@ pub(crate) fn run(command: &mut Command, deadly: Option<(&str, usize)>) -> Ended
                 points.extend(point);
                 0
             }
-            // It has just begun: its program is there.
+            // It has just begun: the program is loaded.
             libc::SIGTRAP if status >> 16 == 0 => {
                 call(libc::PTRACE_SETOPTIONS, thread, OPTIONS as usize).unwrap();
                 0
             }
-            // Threads, and their births.
+            // New threads, and their first stop.
             libc::SIGTRAP | libc::SIGSTOP => 0,
             signal => signal,
         };
-        // One that was killed meanwhile is not there.
+        // A thread killed meanwhile is gone.
         let _gone = call(libc::PTRACE_SYSCALL, thread, deliver as usize);
     };
     if nth > 0 && passed >= nth {
@@ -79,14 +79,14 @@ const OPTIONS: c_int =
 
 #[allow(unsafe_code, reason = "ptrace(2)")]
 fn call(request: libc::c_uint, thread: pid_t, data: usize) -> io::Result<()> {
-    // SAFETY: none of the requests that are made here takes data for an address.
+    // SAFETY: none of these requests takes data as an address.
     match unsafe { libc::ptrace(request, thread, 0, data) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }
 }
 
-/// The next of this thread's children to stop or end.
+/// Waits for the next of this thread's children to stop or end.
 #[allow(unsafe_code, reason = "waitpid(2) with flags that are Linux's own")]
 fn wait() -> (pid_t, c_int) {
     let mut status = 0;
@@ -101,7 +101,8 @@ fn wait() -> (pid_t, c_int) {
     }
 }
 
-/// What a thread that is stopped at a system call is about to do, or has done, if that counts.
+/// Returns the point at which a thread is stopped, before or after a system call; `None` if the
+/// call does not count.
 fn point(thread: pid_t, entered: &mut HashMap<pid_t, Option<&'static str>>) -> Option<String> {
     let [kind, _, _, number, arguments @ ..] = info(thread);
     const ENTRY: u8 = 1;
@@ -114,8 +115,8 @@ fn point(thread: pid_t, entered: &mut HashMap<pid_t, Option<&'static str>>) -> O
     what.map(|what| format!("after {what}"))
 }
 
-/// `struct ptrace_syscall_info` of linux/ptrace.h in words of eight bytes: the kind is the first
-/// byte, the number the fourth word, the arguments follow.
+/// Returns `struct ptrace_syscall_info` of linux/ptrace.h in words of eight bytes: the kind is the
+/// first byte, the number the fourth word, the arguments follow.
 #[allow(unsafe_code, reason = "PTRACE_GET_SYSCALL_INFO")]
 fn info(thread: pid_t) -> [u64; 10] {
     let mut info = [0_u64; 10];
@@ -127,7 +128,7 @@ fn info(thread: pid_t) -> [u64; 10] {
     info
 }
 
-/// A system call that sends or writes something, but for what it prints.
+/// Returns the name of a system call that sends or writes something, except output.
 fn named(number: c_long, arguments: &[u64]) -> Option<&'static str> {
     const PRINTED: u64 = 2;
     match number {
@@ -140,7 +141,7 @@ fn named(number: c_long, arguments: &[u64]) -> Option<&'static str> {
         libc::SYS_renameat2 | libc::SYS_renameat => Some("rename"),
         libc::SYS_mkdirat => Some("creation of a directory"),
         libc::SYS_unlinkat => Some("removal"),
-        // Others have only those with a directory to start from.
+        // Some architectures only have the calls with a directory descriptor.
         #[cfg(target_arch = "x86_64")]
         libc::SYS_rename => Some("rename"),
         #[cfg(target_arch = "x86_64")]

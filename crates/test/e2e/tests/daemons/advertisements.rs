@@ -1,4 +1,4 @@
-//! Router advertisements, from radvd at the other end.
+//! Router advertisements by radvd, at the link's other end.
 
 use trueup_testkit::{ip, wait_until};
 

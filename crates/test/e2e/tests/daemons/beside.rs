@@ -1,4 +1,4 @@
-//! An agent beside a daemon: what all pairings have to show.
+//! An agent beside a daemon: the checks common to all pairings.
 
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
@@ -14,7 +14,8 @@ use crate::agent::{Agent, Ran, Running};
 use crate::metrics::{GET, ask, samples};
 use crate::watch::{FAST, printed, said};
 
-/// What is declared beside a daemon: on a link of its own, and other addresses on the daemon's.
+/// The desired state beside a daemon: objects on a separate link, and additional addresses on the
+/// daemon's link.
 pub(crate) const OURS: &str = r#"
 link = [{ name = "own0", kind = "ifb", up = true }]
 address = [
@@ -37,7 +38,7 @@ dst = "fd00:97::/64"
 via = "fd00:77::9"
 "#;
 
-/// What a third writer has, whom neither side may harm.
+/// A third writer's objects, which neither side may harm.
 const FOREIGN: [&str; 5] = [
     "link add foreign0 type ifb",
     "link set foreign0 up",
@@ -46,28 +47,28 @@ const FOREIGN: [&str; 5] = [
     "rule add pref 900 from 10.56.0.0/16 lookup 9",
 ];
 
-/// Passes over everything without a change that count as quiet.
+/// The number of full passes without a change that count as quiet.
 const QUIET: f64 = 15.0;
 
-/// `trueup watch` in the thread's namespace, and what others had when it began.
+/// `trueup watch` in the thread's namespace, and other writers' objects at its start.
 pub(crate) struct Beside {
     agent: Agent,
     watch: Running,
     printed: Arc<Mutex<String>>,
-    /// Read, so that it does not block.
+    /// Its standard error is read, so that it does not block.
     _said: Arc<Mutex<String>>,
     changes: Changes,
     theirs: Vec<RawMessage>,
     is_refreshed: bool,
 }
 
-/// Makes what a third writer has: before the daemon begins, which may remove it.
+/// Makes a third writer's objects, before the daemon starts, which might remove them.
 pub(crate) fn third_writer() {
     ip_batch(FOREIGN);
 }
 
 impl Beside {
-    /// Starts the agent. What others have by then they must not lose.
+    /// Starts the agent. From now on, other writers must not lose their objects.
     #[track_caller]
     pub(crate) fn new(declared: &str) -> Beside {
         let theirs = objects();
@@ -90,13 +91,13 @@ impl Beside {
         beside
     }
 
-    /// Rows of the daemon may be announced again, with nothing in them changed but times.
+    /// Ignores announcements of the daemon's rows in which only times changed.
     pub(crate) fn refreshed(mut self) -> Beside {
         self.is_refreshed = true;
         self
     }
 
-    /// Leaves such rows out of those that others must not lose: the daemon itself removes them.
+    /// Excludes rows that the daemon itself removes from the check for lost objects.
     pub(crate) fn without(mut self, is_left_out: impl Fn(&RawMessage) -> bool) -> Beside {
         self.theirs.retain(|row| !is_left_out(row));
         self
@@ -113,14 +114,14 @@ impl Beside {
         });
     }
 
-    /// What all pairings show: both sides' state is there, nothing of others is lost, and nobody
-    /// writes any more. All of that also after a drift of ours, and after the daemon's reload.
+    /// Checks a pairing: both sides' objects are there, other writers lose nothing, and all writing
+    /// ends. It repeats the check after drift in our objects and after the daemon's reload.
     #[track_caller]
     pub(crate) fn shows_peace(&mut self, reload: impl FnOnce()) {
         self.shows_peace_and(|_| reload());
     }
 
-    /// As [`Beside::shows_peace`], where the reload is looked at.
+    /// Does the same as [`Beside::shows_peace`], and passes itself to `reload`.
     #[track_caller]
     pub(crate) fn shows_peace_and(&mut self, reload: impl FnOnce(&mut Beside)) {
         self.settles("after the start");
@@ -131,7 +132,7 @@ impl Beside {
         self.settles("after a reload of the daemon");
     }
 
-    /// Waits until both sides' state is there. Then nothing may be written any more.
+    /// Waits until both sides' objects are there; then checks that all writing has ended.
     #[track_caller]
     pub(crate) fn settles(&mut self, when: &str) {
         self.wait_for_ours(when);
@@ -149,18 +150,18 @@ impl Beside {
         self.is_quiet(when);
     }
 
-    /// Has other things declared from now on.
+    /// Replaces the desired state.
     pub(crate) fn declare(&self, text: &str) {
         self.agent.write("f.toml", text);
     }
 
-    /// Waits until `watch` reports that something foreign is in the place of an object.
+    /// Waits until `watch` reports a foreign object in the place of ours.
     #[track_caller]
     pub(crate) fn is_in_conflict(&self, object: &str) {
         self.has_status("conflict", object);
     }
 
-    /// Waits until `watch` reports that an object is in a condition.
+    /// Waits until `watch` reports an object in a condition.
     #[track_caller]
     pub(crate) fn has_status(&self, condition: &str, object: &str) {
         let is_it = |status: &Value| {
@@ -173,7 +174,7 @@ impl Beside {
         });
     }
 
-    /// Waits until `watch` reports such an event.
+    /// Waits until `watch` reports an event that satisfies `is`.
     #[track_caller]
     pub(crate) fn reports(&self, what: &str, is: impl Fn(&Value) -> bool) {
         let end = Instant::now() + Duration::from_secs(60);
@@ -194,11 +195,12 @@ impl Beside {
 
     fn is_in_place(&self) -> bool {
         let ran = self.run(&["plan", "f.toml", "--format", "json"]);
-        // Others may write while it reads.
+        // Other writers may act while it reads.
         ran.code == 0 && ran.json()["ops"] == serde_json::json!([])
     }
 
-    /// Once the namespace holds still, many passes find nothing to do, and nobody writes.
+    /// Waits until the namespace is still. Then many passes must find nothing to do, without any
+    /// write.
     #[track_caller]
     pub(crate) fn is_quiet(&mut self, when: &str) {
         wait_until(&format!("{when}: the namespace holds still"), || {
@@ -211,7 +213,7 @@ impl Beside {
         assert_eq!(self.ops(), before, "{when}: ops\n{}", self.output());
     }
 
-    /// Returns what is announced during so many passes over everything.
+    /// Returns the announcements during `passes` full passes.
     fn written_in(&mut self, passes: f64) -> Vec<RawMessage> {
         self.changes.take();
         let whole = |beside: &Beside| beside.sum("trueup_passes_total{extent=\"whole\"");
@@ -221,12 +223,12 @@ impl Beside {
         let is_refresh = |row: &RawMessage| {
             self.is_refreshed && row.action == Action::New && self.theirs.contains(row)
         };
-        // The kernel resolves the neighbours with which a daemon speaks.
+        // The kernel resolves a daemon's neighbours.
         let is_written = |row: &RawMessage| row.kind != Kind::Neighbour && !is_refresh(row);
         written.filter(is_written).collect()
     }
 
-    /// Waits until others have removed objects of ours of these kinds, since all was quiet.
+    /// Waits until other writers have removed objects of ours of these kinds.
     #[track_caller]
     pub(crate) fn loses(&mut self, kinds: &[Kind]) {
         let mut lost = BTreeSet::new();
@@ -238,7 +240,7 @@ impl Beside {
         });
     }
 
-    /// Does something that takes nothing of ours: the agent has nothing to restore.
+    /// Runs `act`, which must not remove our objects: the agent has nothing to restore.
     #[track_caller]
     pub(crate) fn loses_nothing(&mut self, when: &str, act: impl FnOnce()) {
         let ops = self.ops();
@@ -248,7 +250,7 @@ impl Beside {
         assert_eq!(self.ops(), ops, "{when}: ops\n{}", self.output());
     }
 
-    /// Returns how many ops there were, with any outcome.
+    /// Returns the number of ops so far, with any outcome.
     fn ops(&self) -> f64 {
         self.sum("trueup_ops_total")
     }
@@ -261,7 +263,7 @@ impl Beside {
         of_metric.map(|(_, value)| value).sum()
     }
 
-    /// Returns true if `watch` has reported such an event.
+    /// Returns true if `watch` has reported an event that satisfies `is`.
     pub(crate) fn has_reported(&self, is: impl Fn(&Value) -> bool) -> bool {
         let printed = self.output();
         let mut events = printed.lines().map(|line| serde_json::from_str(line).unwrap());
@@ -272,7 +274,7 @@ impl Beside {
         self.printed.lock().unwrap().clone()
     }
 
-    /// `trueup doctor` names the daemon, with what it does and what to set.
+    /// Checks that `trueup doctor` names the daemon, its effect and the remedy.
     #[track_caller]
     pub(crate) fn is_named(&self, name: &str, remedy: &str) {
         let ran = self.run(&["doctor", "--format", "json"]);
@@ -290,21 +292,21 @@ impl Beside {
         assert!(text.contains(&line) && text.contains(&advice), "{text}");
     }
 
-    /// Ends the agent, which has to end well.
+    /// Ends the agent, which must exit with success.
     #[track_caller]
     pub(crate) fn end(mut self) {
         self.watch.terminate(Signal::TERM);
     }
 }
 
-/// All addresses, nexthop objects, routes and rules.
+/// Returns all addresses, nexthop objects, routes and rules.
 fn objects() -> Vec<RawMessage> {
     let kinds = [Kind::Address, Kind::Nexthop, Kind::Route, Kind::Rule];
     let all = Snapshot::settled().only(|row| kinds.contains(&row.kind));
     all.into_rows()
 }
 
-/// Returns true if a row is of [`OURS`]: it has our marker.
+/// Returns true if a row is from [`OURS`], by our marker.
 fn is_ours(row: &RawMessage) -> bool {
     row.protocol() == Some(116)
 }

@@ -1,4 +1,4 @@
-//! BIRD, which looks at the kernel's routes each second here.
+//! BIRD, configured to scan the kernel's routes once a second.
 
 use trueup_testkit::{ip, wait_until};
 
@@ -56,11 +56,11 @@ pub(crate) fn of_two_routes_with_metric_32_the_first_stays() {
     beside.is_in_conflict("10.50.0.0/16");
     beside.is_quiet("with the same metric");
     assert!(has("10.50.0.0/16", "proto bird"));
-    // With another one both are there.
+    // With another metric, both routes are there.
     beside.declare(&ours(33));
     beside.settles("with another metric");
     assert!(has("10.50.0.0/16", "proto bird") && has("10.50.0.0/16", "metric 33"));
-    // Ours first.
+    // Now ours comes first.
     bird.stop();
     wait_until("its routes are gone", || !has("10.50.0.0/16", "proto bird"));
     beside.declare(&ours(32));

@@ -1,4 +1,4 @@
-//! The plugins `bridge` and `host-local` of CNI, as a container runtime runs them.
+//! The CNI plugins `bridge` and `host-local`, run as by a container runtime.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -57,7 +57,7 @@ pub(crate) fn its_address_may_be_declared_too() {
     let _host = Host::new();
     third_writer();
     let first = container("first");
-    // Theirs first: it is used as it is, and stays theirs.
+    // Theirs comes first: we use it as it is, and it stays theirs.
     let mut beside = Beside::new(&address(""));
     beside.settles("with its address");
     beside.declare(&address(", broadcast = \"10.1.0.254\""));
@@ -65,7 +65,7 @@ pub(crate) fn its_address_may_be_declared_too() {
     beside.is_quiet("with another broadcast address");
     beside.declare("address = []\n");
     beside.settles("without its address");
-    // Ours first: the plugin uses it as it is.
+    // Ours comes first: the plugin uses it as it is.
     plugin("DEL", &first);
     ip(&["link", "delete", "cni0"]);
     beside.declare(&format!(

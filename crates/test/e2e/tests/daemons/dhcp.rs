@@ -1,4 +1,4 @@
-//! DHCP clients, and a server at the other end.
+//! DHCP clients, and a server at the link's other end.
 
 use trueup_testkit::{Kind, ip, wait_until};
 
@@ -15,7 +15,7 @@ fn server(host: &Host, address: &str) -> Daemon {
     Daemon::start(&[&daemon[..], &words].concat())
 }
 
-/// What is declared, with a default route on the client's link.
+/// Returns the desired state with a default route on the client's link.
 fn default_with(metric: u32) -> String {
     format!("{OURS}[[route]]\ndst = \"0.0.0.0/0\"\nvia = \"10.77.0.9\"\nmetric = {metric}\n")
 }
@@ -28,10 +28,10 @@ fn has_address(address: &str) -> bool {
     ip(&["address", "show", "dev", "d0"]).contains(address)
 }
 
-/// Hides what clients write, but for what is below `/run`.
+/// Hides the files that clients write, except below `/run`.
 fn hide(host: &Host) {
     host.write("resolv.conf", "");
-    // A link into the machine's `/run` leads nowhere here.
+    // A link into the machine's `/run` has no target here.
     if std::fs::exists("/etc/resolv.conf").unwrap() {
         run(&["mount", "--bind", "/run/resolv.conf", "/etc/resolv.conf"]);
     }
@@ -58,7 +58,7 @@ pub(crate) fn dhcpcd_and_our_addresses_share_a_link() {
     });
     beside.is_named("DHCP client", "nogateway");
 
-    // Another address, from another server.
+    // Another server offers another address.
     first.stop();
     let _second = server(&host, "10.1.0.60");
     let mut client = None;
@@ -82,7 +82,7 @@ pub(crate) fn dhcpcd_deletes_our_default_route_on_its_link_unless_it_has_nogatew
     beside.settles("beside its default route");
     assert!(has_default());
 
-    // Without one of its own it leaves ours.
+    // Without a default route of its own, it leaves ours.
     run(&["dhcpcd", "-4", "-k", "d0"]);
     wait_until("its default route is gone", || !has_default());
     drop(client);

@@ -7,7 +7,7 @@ use crate::host::{Daemon, Host, run, succeeds};
 
 const ROUTE: &str = "ip route 10.50.0.0/16 10.1.0.9\n";
 
-/// Starts both with a static route, once the link has its address.
+/// Starts both daemons with a static route, once the link has its address.
 fn start(host: &Host) -> [Daemon; 2] {
     third_writer();
     ip(&["address", "add", "10.1.0.1/24", "dev", "d0"]);
@@ -59,15 +59,15 @@ pub(crate) fn a_route_of_ours_to_its_prefix_makes_it_withdraw_its_own_unless_the
     beside.is_in_conflict("10.50.0.0/16");
     beside.is_quiet("with the same metric");
     assert!(has("10.50.0.0/16", "proto static metric 20"));
-    // zebra takes the upper byte for the distance: with a small metric ours is the better one, and
-    // it withdraws its own.
+    // zebra takes the upper byte as the distance. If the metric is small, our route is better, and
+    // zebra withdraws its own.
     for metric in [0, 30] {
         beside.declare(&ours(metric));
         beside.wait_for_ours("with a small metric");
         wait_until("it withdraws its own", || !has("10.50.0.0/16", "proto static"));
         beside.is_quiet("with a small metric");
     }
-    // With the largest distance both are there.
+    // With the largest distance both routes are there.
     beside.declare(&ours(255 << 24));
     beside.settles("with a large metric");
     assert!(has("10.50.0.0/16", "proto static") && has("10.50.0.0/16", "metric 4278190080"));
@@ -79,7 +79,7 @@ pub(crate) fn a_route_of_ours_to_its_prefix_makes_it_withdraw_its_own_unless_the
 pub(crate) fn its_nexthop_objects_hold_a_link_for_their_time() {
     let host = Host::new();
     let _daemons = start(&host);
-    // 180 seconds unless it is told otherwise.
+    // The default is 180 seconds.
     configure(&format!("zebra nexthop-group keep 5\n{ROUTE}"));
     run(&["vtysh", "-b"]);
     let beside = Beside::new(OURS);
@@ -89,7 +89,7 @@ pub(crate) fn its_nexthop_objects_hold_a_link_for_their_time() {
         let objects = objects();
         objects.lines().filter(|line| line.contains("proto zebra")).count() == 2
     });
-    // The link would take along what is foreign on it.
+    // Deleting the link would also delete foreign objects on it.
     beside.declare("link = []\naddress = []\nroute = []\nrule = []\n");
     beside.has_status("pending", "own0");
     assert!(objects().contains("proto zebra"));

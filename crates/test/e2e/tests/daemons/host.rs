@@ -1,5 +1,5 @@
-//! A host for one daemon: mounts of its own, so that the daemon reads the test's configuration and
-//! writes nothing of the machine's, and a link `d0` whose other end is in another namespace.
+//! A host for one daemon: separate mounts, so the daemon reads the test's configuration and does
+//! not write to the machine, and a link `d0` whose other end is in another namespace.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -19,8 +19,8 @@ impl Host {
     pub(crate) fn new() -> Host {
         own_mounts();
         run(&["mount", "-t", "tmpfs", "tmpfs", "/run"]);
-        // That of the namespace: it is where ifupdown2 looks for links. And read-only: networkd
-        // then waits for no udev.
+        // Use the namespace's sysfs: ifupdown2 looks for links there. Mount it read-only, so that
+        // networkd does not wait for udev.
         run(&["mount", "-t", "sysfs", "-o", "ro", "sysfs", "/sys"]);
         for file in ["passwd", "group"] {
             all_are_root(file);
@@ -42,7 +42,7 @@ impl Host {
         path.to_str().unwrap().to_owned()
     }
 
-    /// Puts an empty directory in the place of one of the machine's.
+    /// Replaces one of the machine's directories with an empty one.
     pub(crate) fn empty(&self, directory: &str) {
         run(&["mount", "-t", "tmpfs", "tmpfs", directory]);
     }
@@ -72,7 +72,7 @@ impl Daemon {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Ends it as a service manager would.
+    /// Ends it with a signal, as a service manager would.
     pub(crate) fn stop(mut self) {
         self.signal(Signal::TERM);
         wait_until("it ends", || self.child.try_wait().unwrap().is_some());
@@ -81,7 +81,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // It may have ended.
+        // The daemon may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if thread::panicking() {
@@ -91,7 +91,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Runs a command that has to succeed. Returns what it prints.
+/// Runs a command, which must succeed. Returns its output.
 #[track_caller]
 pub(crate) fn run(words: &[&str]) -> String {
     let output = command(words).output().unwrap();
@@ -105,7 +105,7 @@ pub(crate) fn succeeds(words: &[&str]) -> bool {
     command(words).output().unwrap().status.success()
 }
 
-/// Starts a bus for a daemon that is controlled over D-Bus.
+/// Starts a bus for a daemon controlled over D-Bus.
 pub(crate) fn bus(host: &Host) -> Daemon {
     const ALL_MAY: &str = "<busconfig>
         <type>system</type><listen>unix:path=/run/dbus/system_bus_socket</listen>
@@ -133,8 +133,8 @@ fn own_mounts() {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }.unwrap();
 }
 
-/// Gives all users the number of root, as the only one that a user namespace of ours has: a daemon
-/// that becomes another user then does so. dhcpcd also changes its root, and works without a user.
+/// Gives all users root's number, as a user namespace of ours has no other. A daemon can then
+/// change its user. dhcpcd also changes its root directory, and works without a user.
 fn all_are_root(file: &str) {
     let (etc, own) = (format!("/etc/{file}"), format!("/run/{file}"));
     let mut text = String::new();

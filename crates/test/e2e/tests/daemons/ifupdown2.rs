@@ -1,4 +1,4 @@
-//! ifupdown2: no daemon, but it takes what its file does not have.
+//! ifupdown2: no daemon, but it removes objects missing from its file.
 
 use serde_json::Value;
 use trueup_testkit::{Kind, ip};

@@ -1,4 +1,4 @@
-//! keepalived, with a second router at the other end.
+//! keepalived, with a second router at the link's other end.
 
 use rustix::process::Signal;
 use trueup_testkit::{ip, wait_until};

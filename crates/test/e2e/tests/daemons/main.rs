@@ -1,6 +1,6 @@
-//! `trueup watch` beside other network daemons, in one namespace with each: the table "Beside other
-//! daemons" of `docs/agents.md`. With `TRUEUP_DAEMONS=1` alone, as `cargo xtask prove daemons` runs
-//! it: other machines do not have the daemons.
+//! `trueup watch` beside each of the other network daemons in one namespace: the table "Beside
+//! other daemons" of `docs/agents.md`. Runs only with `TRUEUP_DAEMONS=1`, as `cargo xtask prove
+//! daemons` sets it: other machines lack the daemons.
 
 #![allow(
     clippy::unwrap_used,
@@ -33,10 +33,10 @@ use std::env;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The tests of a daemon.
+/// The tests with one daemon.
 struct Pairing {
     name: &'static str,
-    /// The programs that the tests run, and Debian's packages that have them.
+    /// The programs of the tests, each with its Debian package.
     programs: &'static [(&'static str, &'static str)],
     tests: &'static [(&'static str, fn())],
 }
@@ -126,7 +126,7 @@ const PAIRINGS: [Pairing; 10] = [
 ];
 
 fn main() -> ExitCode {
-    // A list is read by programs.
+    // Programs read the list.
     let say = |line: String| {
         if !env::args().any(|arg| arg == "--list") {
             println!("{line}");
@@ -150,10 +150,10 @@ fn main() -> ExitCode {
     trueup_testkit::main(&tests)
 }
 
-/// Returns true if a program is in PATH, or where Debian has those of root, or at its path.
+/// Returns true if a program is in PATH, in Debian's directories for root, or at its own path.
 fn is_installed(program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    // A path that is absolute replaces the folder.
+    // An absolute path replaces the directory.
     folders.map(|folder| folder.join(program)).any(|path| Path::new(&path).is_file())
 }

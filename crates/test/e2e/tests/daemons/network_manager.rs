@@ -1,4 +1,4 @@
-//! NetworkManager, which takes a bus.
+//! NetworkManager, which needs a bus.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -36,7 +36,7 @@ fn has_address() -> bool {
     ip(&["address", "show", "dev", "d0"]).contains("10.1.0.1/24")
 }
 
-/// Waits until it says this of the device.
+/// Waits until NetworkManager reports this state of the device.
 fn wait_for_state(state: &str) {
     let line = format!("d0:ethernet:{state}:");
     wait_until(&line, || run(&["nmcli", "--terse", "device"]).contains(&line));
@@ -47,7 +47,7 @@ pub(crate) fn a_reapplied_device_loses_our_addresses_and_they_come_back() {
     third_writer();
     let _daemons = start(&host, "");
     wait_for_state("connected");
-    // It flushes IPv6 addresses of the kernel, too.
+    // It also flushes the kernel's own IPv6 addresses.
     let mut beside = Beside::new(OURS).without(|row| row.family() == 10);
     beside.shows_peace_and(|beside| {
         run(&["nmcli", "device", "reapply", "d0"]);

@@ -1,4 +1,4 @@
-//! systemd-networkd, without systemd: it takes a bus alone.
+//! systemd-networkd without systemd: it only needs a bus.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ fn start(host: &Host, network: &str, manager: &str) -> [Daemon; 2] {
     let bus = bus(host);
     host.empty("/etc/systemd");
     host.write("systemd/network/10-d0.network", network);
-    // Its folder has to be there, with an owner: its own is that of another user.
+    // Its directory must exist with the right owner: the machine's belongs to another user.
     host.write("systemd/netif/none", "");
     fs::create_dir("/etc/systemd/network").unwrap();
     fs::write("/etc/systemd/networkd.conf", manager).unwrap();
@@ -26,7 +26,7 @@ fn start(host: &Host, network: &str, manager: &str) -> [Daemon; 2] {
     [bus, networkd]
 }
 
-/// Has it configure its link anew: with another address.
+/// Makes networkd reconfigure its link, with another address.
 fn reload(host: &Host, network: &str) {
     let more = format!("{network}Address=10.1.1.1/24\n");
     host.write("systemd/network/10-d0.network", &more);
@@ -41,7 +41,7 @@ fn has_new_address() -> bool {
 pub(crate) fn a_changed_file_flushes_ours_and_it_comes_back() {
     let host = Host::new();
     let _daemons = start(&host, NETWORK, "");
-    // It flushes rules of others, too.
+    // It also flushes other writers' rules.
     let mut beside = Beside::new(OURS).without(|row| row.kind == Kind::Rule);
     beside.shows_peace_and(|beside| {
         beside.loses_nothing("after a reload without a change", || {
@@ -62,7 +62,7 @@ pub(crate) fn by_its_settings_it_keeps_all_of_ours() {
     let mut beside = Beside::new(OURS);
     beside.shows_peace_and(|beside| {
         beside.loses_nothing("after a changed file", || reload(&host, &network));
-        // What it no longer has goes.
+        // networkd deletes the address that its file no longer has.
         beside.loses_nothing("after its address is gone", || {
             host.write("systemd/network/10-d0.network", &network);
             run(&["networkctl", "reload"]);

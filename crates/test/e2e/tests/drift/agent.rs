@@ -1,4 +1,4 @@
-//! Our side: a loop on a thread of its own, and what it reported.
+//! Our side: a loop on its own thread, and its reports.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
@@ -9,10 +9,10 @@ use trueup_net::Desired;
 use trueup_reconcile::{Report as _, Source};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, OwnershipRule, Report, Rtnl};
 
-/// No wait is longer, where nothing else is said.
+/// The time limit of a wait unless another is given.
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
 
-/// A source that is the rtnetlink one, or one around it.
+/// The rtnetlink source, or a source around it.
 pub(crate) trait Rtnetlink:
     Source<Scope = Namespace, Desired = Desired, Options = Options, Report = Report> + Send + 'static
 {
@@ -31,23 +31,23 @@ pub(crate) struct Agent<S: Rtnetlink = Rtnl> {
     gate: Arc<Mutex<()>>,
 }
 
-/// What the loop has reported so far.
+/// The loop's reports so far.
 #[derive(Debug, Default)]
 pub(crate) struct Recorded {
     pub(crate) passes: Vec<Pass>,
-    /// The number that each overrun was reported with.
+    /// The number in each report of an overrun.
     pub(crate) overruns: Vec<u64>,
     pub(crate) contentions: u64,
 }
 
-/// What a pass reported.
+/// A pass's report.
 #[derive(Debug)]
 pub(crate) struct Pass {
     pub(crate) converged: bool,
-    /// Something could not be read whole.
+    /// True if a dump was incomplete.
     pub(crate) suspect: bool,
     pub(crate) applied: usize,
-    /// For how long what is fought for is left alone.
+    /// The remaining delay for contended objects.
     pub(crate) held: Option<Duration>,
     pub(crate) error: Option<String>,
 }
@@ -83,12 +83,12 @@ impl<S: Rtnetlink> Agent<S> {
         self.record().passes.len()
     }
 
-    /// As long as it is held, the next recorded pass is not over.
+    /// Returns a guard: while it is held, the next recorded pass does not end.
     pub(crate) fn gate(&self) -> MutexGuard<'_, ()> {
         self.gate.lock().unwrap()
     }
 
-    /// Has converged over the desired state that it was started with, and announced nothing since.
+    /// Waits until the loop has converged to its first desired state, with no announcement since.
     #[track_caller]
     pub(crate) fn converges(&self) {
         let handle = self.handle();
@@ -99,7 +99,7 @@ impl<S: Rtnetlink> Agent<S> {
         }
     }
 
-    /// Ends the loop, which never had an error.
+    /// Ends the loop, and checks that no pass had an error.
     #[track_caller]
     pub(crate) fn stop(self) {
         self.running.stop(BOUND).unwrap();
@@ -107,7 +107,7 @@ impl<S: Rtnetlink> Agent<S> {
         assert!(record.passes.iter().all(|pass| pass.error.is_none()), "{record:?}");
     }
 
-    /// The loop ends, or has ended, because what it looks at has; and says so.
+    /// Waits until the loop has ended because its namespace has, and checks that its error says so.
     #[track_caller]
     pub(crate) fn ends_with_its_scope(self) {
         self.handle().wait_ended(BOUND).unwrap();
@@ -140,13 +140,13 @@ impl Pass {
     }
 }
 
-/// Asks until the answer is yes.
+/// Repeats `done` until it returns true, for at most [`BOUND`].
 #[track_caller]
 pub(crate) fn until(what: &str, done: impl FnMut() -> bool) {
     within(BOUND, what, done);
 }
 
-/// Asks until the answer is yes, and not longer than that.
+/// Repeats `done` until it returns true, for at most `bound`.
 #[track_caller]
 pub(crate) fn within(bound: Duration, what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + bound;

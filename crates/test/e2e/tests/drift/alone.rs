@@ -1,13 +1,13 @@
-//! A process of its own for a test that counts what belongs to the process: memory, descriptors,
+//! A separate process for a test that counts resources of the process: memory, descriptors,
 //! threads.
 
 use std::env;
 use std::process::{Command, ExitCode};
 
-/// Set for such a process: what it is to do.
+/// Names the task of such a process.
 const ALONE: &str = "TRUEUP_DRIFT_ALONE";
 
-/// In such a process: does it.
+/// Runs the task if this is such a process; otherwise returns `None`.
 pub(crate) fn main(works: &[(&str, fn())]) -> Option<ExitCode> {
     let asked = env::var(ALONE).ok()?;
     let work = works.iter().find(|(name, _)| *name == asked);
@@ -15,8 +15,8 @@ pub(crate) fn main(works: &[(&str, fn())]) -> Option<ExitCode> {
     Some(ExitCode::SUCCESS)
 }
 
-/// Does a piece of work in a process of its own, in the namespace of the calling thread. Its panic
-/// is one here.
+/// Runs a task in a separate process, in the calling thread's namespace. A panic there is a panic
+/// here.
 #[track_caller]
 pub(crate) fn run(work: &str) {
     let output = Command::new(env::current_exe().unwrap()).env(ALONE, work).output().unwrap();

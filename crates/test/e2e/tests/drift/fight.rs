@@ -1,4 +1,4 @@
-//! Another writer takes from us what is ours, each time that it is there.
+//! Another writer deletes an object of ours whenever it exists.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,10 +13,10 @@ use crate::agent::{Agent, until, within};
 use crate::is_long;
 use crate::other_writer::{OURS, OtherWriter, route, v4, v6, wanted};
 
-/// How often he looks whether it is there.
+/// The interval at which the other writer looks for the object.
 const HIS_TURN: Duration = Duration::from_millis(200);
-/// What is allowed beyond what was said: for the passes themselves, on a machine that does other
-/// work too. The long run goes beside storms.
+/// Returns the tolerance for a reported delay: for the passes themselves on a busy machine. The
+/// long run is concurrent with storms.
 fn slack() -> Duration {
     Duration::from_secs(if is_long() { 30 } else { 3 })
 }
@@ -50,14 +50,14 @@ pub(crate) fn a_writer_that_deletes_without_end_is_reported_and_answered_with_de
     let record = agent.record();
     let during = &record.passes[begin.1..];
     let restored: usize = during.iter().map(|pass| pass.applied).sum();
-    // He took it, so it was there: each time it was put back, but the last may be yet to come.
+    // Each deletion implies a restoration; only the last restoration may still be due.
     assert!(taken - restored <= 1, "taken {taken} times, restored {restored} times");
     assert!(restored >= 3, "before it counts as a fight, and after: {restored}");
-    // The first three at once, or nearly, then after 1 s, 2 s, 4 s and so on.
+    // The first three are almost immediate, the next after 1 s, 2 s, 4 s and so on.
     let bound = 4 + (lasts.as_secs_f64() + 1.0).log2().ceil() as usize;
     assert!(restored <= bound, "{restored} times in {lasts:?}");
-    // What is not there is not taken: no event, no pass. Of each restoration one sees the delete,
-    // and goes on when it is over.
+    // While the object is absent, there is no event and no pass. After each restoration, one pass
+    // sees the delete, and one runs when the delay is over.
     let timer = lasts.as_secs_f64() / (Config::default().interval().as_secs_f64() * 0.9);
     let most = 4 * restored + timer as usize + 4;
     assert!(during.len() <= most, "{} passes: {during:#?}", during.len());
@@ -72,7 +72,7 @@ pub(crate) fn a_writer_that_deletes_without_end_is_reported_and_answered_with_de
     let left = during.iter().rev().find_map(|pass| pass.held);
     drop(record);
 
-    // He is gone, and it is back for good.
+    // The other writer has stopped, so the object is back for good.
     let left = left.unwrap_or_default();
     let mut eye = OtherWriter::open();
     within(left + 2 * slack(), "it is back", || eye.sees_ours(fought));
@@ -80,8 +80,8 @@ pub(crate) fn a_writer_that_deletes_without_end_is_reported_and_answered_with_de
     agent.stop();
 }
 
-/// Watches until the deleter is done: for how long it was gone each time, and for how long at most
-/// it was said to be left alone.
+/// Watches the object until the deleter ends: returns the length of each absence, and the longest
+/// delay reported during it.
 fn absences(
     agent: &Agent,
     over: &AtomicBool,
@@ -97,7 +97,7 @@ fn absences(
             (false, None) => gone = Some((Instant::now(), agent.passes())),
             (true, Some((since, passes))) => {
                 let record = agent.record();
-                // Also by the pass that was under way when it was first missed.
+                // Include the pass that was under way when the object was first missing.
                 let during = &record.passes[passes.saturating_sub(1)..];
                 let held = during.iter().filter_map(|pass| pass.held).max();
                 all.push((since.elapsed(), held.unwrap_or_default()));
@@ -110,7 +110,7 @@ fn absences(
     all
 }
 
-/// Ends the deleter, also when the test fails.
+/// Ends the deleter, even if the test fails.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {

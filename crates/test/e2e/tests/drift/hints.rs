@@ -1,5 +1,5 @@
-//! Hints that are lost, doubled, reordered and invented: what is so in the end does not depend on
-//! them, only when.
+//! Hints that are lost, doubled, reordered and invented: the final state does not depend on them,
+//! only its time.
 
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -43,7 +43,7 @@ fn config() -> Config {
         .with_interval(INTERVAL)
         .with_interval_factor(0)
         .with_debounce(DEBOUNCE)
-        // Where no hint comes, what failed for good is tried again after the longest backoff.
+        // Without hints, a permanent failure is retried after the longest backoff.
         .with_backoff(Duration::from_secs(1), BOUND / 6)
 }
 
@@ -72,7 +72,7 @@ fn desired() -> Desired {
         .with_rules([rule(Family::Inet, 700), rule(Family::Inet6, 700)])
 }
 
-/// One way in which hints come, in a namespace of its own.
+/// Tests one kind of hint delivery, in a fresh namespace.
 fn case<S: Rtnetlink>(name: &str, start: impl FnOnce() -> Agent<S> + Send) {
     thread::scope(|scope| {
         let one = scope.spawn(|| {
@@ -87,7 +87,7 @@ fn case<S: Rtnetlink>(name: &str, start: impl FnOnce() -> Agent<S> + Send) {
             let begin = Instant::now();
             let agent = start();
             agent.converges();
-            // The kernel makes the routes of an address in its own time.
+            // The kernel makes an address's routes asynchronously.
             Snapshot::settled();
             let wanted = rows();
             invade();
@@ -114,7 +114,7 @@ fn case<S: Rtnetlink>(name: &str, start: impl FnOnce() -> Agent<S> + Send) {
             let elapsed = begin.elapsed();
             let passes = agent.passes();
             // One for each debounce, one for each interval less its jitter, the first, and those
-            // that were under way.
+            // under way.
             let times = |each: Duration| elapsed.as_secs_f64() / each.as_secs_f64();
             let most = times(DEBOUNCE) + times(INTERVAL.mul_f64(0.9)) + 3.0;
             assert!(passes as f64 <= most, "{name}: {passes} passes in {elapsed:?}");
@@ -132,15 +132,15 @@ fn case<S: Rtnetlink>(name: &str, start: impl FnOnce() -> Agent<S> + Send) {
     });
 }
 
-/// All that the namespace holds, but for links, whose flags follow from others' doings.
+/// Returns all rows of the namespace except links, whose flags depend on other objects.
 fn rows() -> Vec<RawMessage> {
     let all = Snapshot::take();
     let kinds = [Kind::Address, Kind::Neighbour, Kind::Route, Kind::Rule];
     kinds.iter().flat_map(|kind| all.of(*kind)).cloned().collect()
 }
 
-/// Another writer takes away, replaces, and brings about what the kernel does not announce. He
-/// leaves nothing of his.
+/// Acts as another writer: deletes, replaces, and causes effects that the kernel does not announce.
+/// Leaves no objects behind.
 fn invade() {
     let mut other_writer = OtherWriter::open();
     let pause = || thread::sleep(Duration::from_millis(30));
@@ -156,7 +156,7 @@ fn invade() {
         "neighbour del 10.77.0.2 dev man0",
         "neighbour replace fd77::2 lladdr 02:00:00:00:00:99 nud permanent dev man0",
     ]);
-    // Many at once, so that there is an order.
+    // Delete several at once, so that their order can change.
     for some in ours[30..].chunks(5) {
         other_writer.tries(Do::Delete, some);
     }
@@ -166,19 +166,18 @@ fn invade() {
     tries(["link set man0 up"]);
 }
 
-/// Each a line of `ip`, whether it works or not: what is missing for the moment cannot be deleted.
+/// Runs lines of `ip`, which may fail: an object missing at the moment cannot be deleted.
 fn tries<const N: usize>(lines: [&str; N]) {
     for line in lines {
         let _tried = Command::new("ip").args(line.split(' ')).output().unwrap();
     }
 }
 
-/// A source whose subscription always has something to say, and always says the same. What it truly
-/// sees it sees all the same.
+/// A source whose subscription always has an event, and always the same one. Its dumps are true.
 struct Inventor {
     inner: Rtnl,
     announced: Drained,
-    /// Always readable: one end has been written to.
+    /// The first end is always readable, as the other was written to.
     readable: (UnixStream, UnixStream),
 }
 

@@ -1,5 +1,5 @@
-//! What lies between us and the kernel, and muddles its events. Requests and their answers go
-//! through as they are.
+//! A layer between us and the kernel that disturbs events. Requests and their answers pass
+//! unchanged.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,20 +11,20 @@ use trueup_netlink::{Connect, Group, Namespace, Transport};
 
 const EAGAIN: i32 = 11;
 
-/// What becomes of events.
+/// The disturbance of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Few find room.
+    /// The receive buffer is the smallest, so few events fit.
     SmallestBuffer,
-    /// None arrives.
+    /// No event arrives.
     Drop,
-    /// Each arrives twice.
+    /// Each event arrives twice.
     Double,
-    /// Those that are there together arrive in another order.
+    /// Events read together arrive in another order.
     Reorder,
 }
 
-/// What stands for a namespace whose events suffer that.
+/// Returns a namespace whose events are disturbed.
 pub(crate) fn over(inner: Namespace, fault: Fault) -> Namespace {
     Namespace::through(Arc::new(Between { inner, fault }))
 }
@@ -49,14 +49,14 @@ impl Connect for Between {
 struct Muddled {
     inner: Box<dyn Transport>,
     fault: Fault,
-    /// It is a socket for events.
+    /// True if the socket listens for events.
     listens: bool,
-    /// Events that are yet to arrive. They do before the socket is said to be empty.
+    /// Events not delivered yet. They are delivered before the socket reports that it is empty.
     waiting: VecDeque<Vec<u8>>,
 }
 
 impl Muddled {
-    /// Takes in all that is there, muddled.
+    /// Reads all waiting events, and disturbs them.
     fn fill(&mut self) -> io::Result<()> {
         let mut all = Vec::new();
         let end = loop {
@@ -72,8 +72,8 @@ impl Muddled {
             Fault::Drop => all.clear(),
             Fault::Double => all = all.into_iter().flat_map(|one| [one.clone(), one]).collect(),
             Fault::Reorder => {
-                // The last first, and neighbours in their own order: neither as it was nor the
-                // reverse.
+                // Reverse, but keep pairs in order: the result differs from the original order and
+                // its reverse.
                 all.reverse();
                 for pair in all.chunks_mut(2) {
                     pair.reverse();
@@ -97,7 +97,7 @@ impl Transport for Muddled {
     fn join(&mut self, group: Group) -> io::Result<()> {
         self.listens = true;
         if self.fault == Fault::SmallestBuffer {
-            // The kernel makes of it the least that it has.
+            // The kernel raises this to its minimum.
             self.inner.set_receive_buffer(1)?;
         }
         self.inner.join(group)

@@ -1,5 +1,5 @@
-//! Dumps that lose rows without a word, as those of IPv6 routes do while anybody writes: neither an
-//! op nor a false word comes of it.
+//! Dumps that silently lose rows, as dumps of IPv6 routes do while any process writes. The loss
+//! causes neither an op nor a false report.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,8 +12,9 @@ use trueup_testkit::{Kind, raw_dump, uplinks};
 use crate::is_long;
 use crate::other_writer::{Do, HIS, OURS, OtherWriter, route, v6, wanted};
 
-/// Ours and his are a half each. In a row of four there is one of his, one of ours, and room for
-/// what comes and goes: it has to lie between the others, for a dump to lose its place.
+/// The table's size. Our routes and the other writer's are half each. Of four destinations in a
+/// row, one is the other writer's, one ours, and two are free for routes that come and go. A dump
+/// loses its place only if these lie between the others.
 const TABLE: u32 = 20_000;
 const SHORT_TABLE: u32 = 5_000;
 
@@ -52,7 +53,7 @@ pub(crate) fn dumps_that_lose_rows_cause_no_op_and_no_false_word() {
             count
         });
         for number in 0..passes {
-            // Now and then one is really gone.
+            // Sometimes a route is really gone.
             let gone = (number % 5 == 4).then(|| ours(number * 997));
             if let Some(dst) = gone {
                 assert!(other_writer.takes(&route(dst, OURS)), "{dst} was there");
@@ -93,7 +94,7 @@ pub(crate) fn dumps_that_lose_rows_cause_no_op_and_no_false_word() {
     assert!(report.converged() && report.ops().count() == 0, "while no writer changes anything");
 }
 
-/// Ends the writer, also when the test fails.
+/// Ends the writer, even if the test fails.
 struct Quiet<'a>(&'a AtomicBool);
 
 impl Drop for Quiet<'_> {

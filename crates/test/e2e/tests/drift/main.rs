@@ -1,9 +1,9 @@
-//! A loop over the source, on the running kernel, while other writers write: what it sees, what it
-//! mends, what it says.
+//! A loop over the source on the running kernel, while other writers act: its view, its repairs,
+//! its reports.
 //!
-//! Nothing here is judged by timing alone: states, outcomes and counts are, and a time is the bound
-//! of a wait. With `TRUEUP_LONG=1` each test runs at its full length; without, all of them together
-//! take less than a minute.
+//! The tests check states, outcomes and counts, not only times; a time is the limit of a wait. With
+//! `TRUEUP_LONG=1` each test runs at its full length; without it, all together take less than a
+//! minute.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code, though without #[test]")]
 

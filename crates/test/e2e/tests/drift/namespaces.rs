@@ -1,8 +1,9 @@
-//! Ten namespaces and one process, each made, unmade and made again under its name, at random.
+//! Ten namespaces and one process. Each namespace is made, deleted and made again with the same
+//! name, at random.
 //!
-//! Every generation of a namespace is declared routes of its own. A loop is started for each, and
-//! ends by itself once its namespace is no more; no process stops it. Since it may still be there
-//! when the next generation is, what it writes then would land in the wrong one.
+//! Each generation of a namespace has its own declared routes and its own loop. The loop ends by
+//! itself once its namespace is gone; no process stops it. It may still run when the next
+//! generation exists: a write by it would then be in the wrong namespace.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,14 +30,15 @@ pub(crate) fn what_is_of_one_never_lands_in_its_successor() {
 struct Slot {
     generation: u16,
     is_there: bool,
-    /// The last is that of this generation; the others have yet to notice that theirs is no more.
+    /// The last one belongs to the current generation; the others have not yet noticed that their
+    /// namespaces are gone.
     agents: Vec<Agent>,
 }
 
-/// In a process of its own.
+/// Runs in a separate process.
 pub(crate) fn run() {
     let mut slots: [Slot; NAMES as usize] = Default::default();
-    // Before any was started: one that has been joined is listed a moment longer.
+    // Count before any thread starts: a joined thread is listed a moment longer.
     let before = (descriptors(), threads().len());
 
     let lasts = Duration::from_secs(if is_long() { 60 } else { 6 });
@@ -52,11 +54,11 @@ pub(crate) fn run() {
                 destroy(at, slot);
                 create(at, slot);
             }
-            // Another writer takes something away, so that there is something to write.
+            // Another writer deletes something, so that there is something to write.
             (true, _) => {
                 let dst = routes(at, slot.generation)[0].to_string();
                 let name = name(at);
-                // It may be gone already, or not be there yet.
+                // The route may be gone already, or not exist yet.
                 let words = ["-netns", &name, "route", "del", "blackhole", &dst];
                 let _tried = Command::new("ip").args(words).output().unwrap();
             }
@@ -89,7 +91,7 @@ fn name(at: u8) -> String {
     format!("drift{at}")
 }
 
-/// The routes of a generation, which no other has.
+/// Returns the routes unique to a generation.
 fn routes(at: u8, generation: u16) -> [Prefix; 3] {
     let [high, low] = generation.to_be_bytes();
     let v4 = |first: u8| Prefix::host(Ipv4Addr::new(first, at, high, low).into());
@@ -108,7 +110,7 @@ fn bytes(dst: Prefix) -> Vec<u8> {
     }
 }
 
-/// The destinations of the routes that bear our marker there.
+/// Returns the destinations of the routes with our marker in a namespace.
 fn found(at: u8) -> BTreeSet<Vec<u8>> {
     let there = Namespace::named(name(at)).unwrap();
     let rows = there.enter(|| [2, 10].map(|family| raw_dump(Kind::Route, family)));
@@ -132,8 +134,8 @@ fn create(at: u8, slot: &mut Slot) {
         .with_debounce(Duration::from_millis(10));
     let scope = Namespace::named(name).unwrap();
     let agent = Agent::start(Rtnl::new(), scope, desired, config);
-    // From then on it is bound to this one. That it is the right one until then is for whoever
-    // starts it to see to.
+    // From now on the agent is bound to this namespace. Until then, its caller must ensure that it
+    // is the right one.
     until("it listens", || {
         let subscribed = agent.handle().subscribed();
         subscribed.is_some_and(|subscribed| subscribed.is_active())
@@ -146,7 +148,7 @@ fn destroy(at: u8, slot: &mut Slot) {
     slot.is_there = false;
 }
 
-/// All but the last so many have ended, since their namespaces have.
+/// Waits until all agents except the last `but` have ended, as their namespaces have.
 fn ended(slot: &mut Slot, but: usize) {
     let last = slot.agents.len() - but;
     for agent in slot.agents.drain(..last) {
@@ -158,13 +160,13 @@ fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// The threads of this process, by name, each with its network namespace.
+/// Returns the threads of this process: name and network namespace.
 fn threads() -> Vec<(String, String)> {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     let task = |task: std::io::Result<fs::DirEntry>| {
         let path = task.ok()?.path();
-        // It may have ended meanwhile. The namespace first: a new thread has its maker's name until
-        // it gives itself its own, and enters a namespace only then.
+        // The thread may have ended meanwhile. Read the namespace first: a new thread has its
+        // parent's name until it sets its own, and enters a namespace only then.
         let net = fs::read_link(path.join("ns/net")).ok()?;
         let name = fs::read_to_string(path.join("comm")).ok()?;
         Some((name.trim().to_owned(), net.to_string_lossy().into_owned()))
@@ -172,7 +174,7 @@ fn threads() -> Vec<(String, String)> {
     tasks.filter_map(task).collect()
 }
 
-/// No thread whose name begins so is in another namespace than this one.
+/// Checks that no thread whose name begins with `name` is in another namespace.
 fn nobody_is_elsewhere(name: &str) {
     let here = fs::read_link("/proc/thread-self/ns/net").unwrap();
     let here = here.to_string_lossy();
@@ -181,7 +183,7 @@ fn nobody_is_elsewhere(name: &str) {
     }
 }
 
-/// Numbers without pattern, the same each time (Knuth's 64-bit linear congruential generator).
+/// Numbers without a pattern, the same each time (Knuth's 64-bit linear congruential generator).
 struct Numbers(u64);
 
 impl Numbers {

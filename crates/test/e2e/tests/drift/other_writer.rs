@@ -1,5 +1,5 @@
-//! The other writer: he writes by the hundred thousand, and looks without a dump, which would lose
-//! rows as ours do.
+//! The other writer: it writes objects by the hundred thousand, and reads without dumps, which
+//! would lose rows as ours do.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,22 +9,22 @@ use trueup_netlink::wire::MessageWriter;
 use trueup_netlink::{BATCH_MESSAGES, Batch, Socket};
 use trueup_rtnl::{DEFAULT_PROTOCOL, Namespace};
 
-/// `RTPROT_STATIC`: what his own objects bear.
+/// `RTPROT_STATIC`: the protocol of the other writer's objects.
 pub(crate) const HIS: u8 = 4;
-/// What ours bear.
+/// The protocol of our objects.
 pub(crate) const OURS: u8 = DEFAULT_PROTOCOL;
 
-/// The `at`-th /32 of 20.0.0.0/8.
+/// Returns the `at`-th /32 of 20.0.0.0/8.
 pub(crate) fn v4(at: u32) -> Prefix {
     Prefix::host(Ipv4Addr::from((20 << 24) + at).into())
 }
 
-/// The `at`-th /128 of 2001:db8::/96.
+/// Returns the `at`-th /128 of 2001:db8::/96.
 pub(crate) fn v6(at: u32) -> Prefix {
     Prefix::host(Ipv6Addr::from((0x2001_0db8_u128 << 96) + u128::from(at)).into())
 }
 
-/// Behind `up0` of `trueup_testkit::uplinks`.
+/// Returns a gateway on `up0` of `trueup_testkit::uplinks`.
 fn gateway(family: Family) -> IpAddr {
     match family {
         Family::Inet => Ipv4Addr::new(10, 200, 0, 2).into(),
@@ -32,12 +32,12 @@ fn gateway(family: Family) -> IpAddr {
     }
 }
 
-/// A route as one desires it.
+/// Returns a desired route.
 pub(crate) fn wanted(dst: Prefix) -> Route<IfName> {
     Route::new(dst, NextHops::One(NextHop::via(gateway(dst.family()))))
 }
 
-/// A route as it is written, by whom.
+/// Returns a route to write, with a protocol.
 pub(crate) fn route(dst: Prefix, protocol: u8) -> Object {
     let hop: NextHop<Dev> = NextHop::via(gateway(dst.family()));
     let route = Route::new(dst, NextHops::One(hop));
@@ -56,12 +56,12 @@ pub(crate) struct OtherWriter {
 }
 
 impl OtherWriter {
-    /// In the namespace of the calling thread.
+    /// Opens a writer in the calling thread's namespace.
     pub(crate) fn open() -> OtherWriter {
         OtherWriter { socket: Socket::open(&Namespace::current()).unwrap(), batch: Batch::new() }
     }
 
-    /// All of them, one after the other; each has to succeed.
+    /// Writes all objects, one after the other; each must succeed.
     #[track_caller]
     pub(crate) fn write<'a>(&mut self, all: impl IntoIterator<Item = (Do, &'a Object)>) {
         for (verb, object) in all {
@@ -78,7 +78,7 @@ impl OtherWriter {
         self.write(all.into_iter().map(|object| (Do::Create, object)));
     }
 
-    /// All of them; what is there already, or is not there any more, is not his concern.
+    /// Writes all objects, and ignores failures: an object may exist already, or be gone.
     pub(crate) fn tries(&mut self, verb: Do, all: &[Object]) {
         for some in all.chunks(BATCH_MESSAGES / 2) {
             for object in some {
@@ -88,7 +88,7 @@ impl OtherWriter {
         }
     }
 
-    /// Deletes one, and says whether it was there.
+    /// Deletes an object, and returns true if it existed.
     pub(crate) fn takes(&mut self, object: &Object) -> bool {
         assert!(self.push(Do::Delete, object));
         self.socket.send_batch(&mut self.batch).unwrap() == [Some(Ok(()))]
@@ -105,12 +105,12 @@ impl OtherWriter {
         assert_eq!(refused, None);
     }
 
-    /// Returns true if there is a route to that very destination, and it is ours: the kernel is
-    /// asked what it would use.
+    /// Returns true if there is a route to exactly this destination, and it is ours. It asks the
+    /// kernel for the matching route.
     pub(crate) fn sees_ours(&mut self, dst: Prefix) -> bool {
         const RTM_GETROUTE: u16 = 26;
         const RTA_DST: u16 = 1;
-        // The route itself, and not what it comes to for a packet.
+        // Ask for the route itself, not for its result for a packet.
         const RTM_F_FIB_MATCH: u32 = 0x2000;
         let mut request = Vec::new();
         let mut message = MessageWriter::begin(&mut request, RTM_GETROUTE, 0);
@@ -128,7 +128,7 @@ impl OtherWriter {
         }
         message.finish().unwrap();
         let found = self.socket.query(&request, |reply| Route::decode(reply.body).unwrap());
-        // Where there is none the kernel refuses.
+        // If there is no route, the kernel refuses.
         let found = found.ok().flatten();
         found.is_some_and(|route| route.dst == dst && route.protocol == OURS)
     }

@@ -1,4 +1,4 @@
-//! Nothing to do, beside others who are busy: not one message that changes anything.
+//! With nothing to do, beside busy writers: the agent sends no message that changes anything.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,20 +15,20 @@ use crate::agent::Agent;
 use crate::is_long;
 use crate::other_writer::{Do, HIS, OtherWriter, route, v4, v6, wanted};
 
-/// How many he writes a second, no more.
+/// The other writer's writes a second, at most.
 const A_SECOND: u32 = 1_000;
 
 pub(crate) fn a_busy_namespace_costs_no_message() {
     uplinks(1);
     ip_batch(["link add his0 type veth peer name his1", "link set his0 up", "link set his1 up"]);
-    // What the links have to tell of themselves is reported.
+    // The links' own announcements are over.
     Snapshot::settled();
     let desired = Desired::default()
         .with_routes((0..100).flat_map(|at| [v4(at), v6(at)]).map(wanted).collect::<Routes>())
         .with_addresses([address("up0".parse().unwrap(), 200, Family::Inet)])
         .with_rules([Rule::new(Family::Inet, 700, RuleAction::Lookup(100))])
         .with_neighbours([neighbour("up0".parse().unwrap(), 200, Family::Inet6)]);
-    // It sees all that is sent.
+    // The points record everything sent.
     let points = Points::counted();
     let through = points.namespace(Namespace::current());
     let config = Config::default().with_interval(Duration::from_secs(1)).with_interval_factor(0);
@@ -73,7 +73,7 @@ pub(crate) fn a_busy_namespace_costs_no_message() {
     agent.stop();
 }
 
-/// What was sent so far to change anything, in words.
+/// Returns the changes sent so far, in words.
 fn changes(points: &Points) -> Vec<String> {
     let mut sent = points.passed();
     let verbs = ["create", "update", "delete"].map(|verb| format!("before send: {verb}"));
@@ -81,7 +81,7 @@ fn changes(points: &Points) -> Vec<String> {
     sent
 }
 
-/// The `at`-th of each kind that he has.
+/// Returns the other writer's `at`-th object of each kind.
 fn his(device: Dev, at: u32) -> Vec<Object> {
     let mut all = vec![route(v4(1_000 + at), HIS), route(v6(1_000 + at), HIS)];
     for family in [Family::Inet, Family::Inet6] {

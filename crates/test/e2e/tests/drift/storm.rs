@@ -1,4 +1,4 @@
-//! More events than anybody can take in: all at once, and without end.
+//! More events than any reader can handle: all at once, and without end.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,10 +15,10 @@ use crate::layer::{self, Fault};
 use crate::other_writer::{Do, HIS, OURS, OtherWriter, route, v4, v6, wanted};
 use crate::{alone, is_long};
 
-/// What a burst consists of.
+/// The number of events in a burst.
 const EVENTS: usize = 100_000;
-/// By how much the memory of the process may grow meanwhile, bytes: to hold an event would take at
-/// least 60, so six million for all of them.
+/// The permitted growth of the process's memory in bytes. Holding an event would take at least 60,
+/// so six million for all.
 const GROWTH: u64 = 5_500_000;
 
 pub(crate) fn a_burst_is_one_overrun_and_is_mended() {
@@ -30,7 +30,7 @@ fn routes(all: impl IntoIterator<Item = u32>) -> Desired {
     Desired::default().with_routes(all.map(wanted).collect::<Routes>())
 }
 
-/// Returns true if the routes that bear our marker are those that are wanted.
+/// Returns true if the routes with our marker are exactly the desired ones.
 fn stands(desired: &Desired) -> bool {
     let mut there = Vec::new();
     for family in [2, 10] {
@@ -51,17 +51,17 @@ fn stands(desired: &Desired) -> bool {
     there == wanted
 }
 
-/// In a process of its own.
+/// Runs in a separate process.
 pub(crate) fn burst() {
     uplinks(1);
     let mut other_writer = OtherWriter::open();
     let desired = routes(0..100);
     let namespace = layer::over(Namespace::current(), Fault::SmallestBuffer);
-    // The timer brings no pass about.
+    // The timer starts no pass.
     let config = Config::default().with_interval(Duration::from_secs(3_600));
     let agent = Agent::start(Rtnl::new(), namespace, desired.clone(), config);
     agent.converges();
-    // Under our marker: others he may write as many as he likes, they are not even announced.
+    // With our marker: the agent gets no announcements of other routes.
     let churned: Vec<Object> =
         (200..250).flat_map(|at| [route(v4(at), OURS), route(v6(at), OURS)]).collect();
     let mine: Vec<Object> =
@@ -72,13 +72,13 @@ pub(crate) fn burst() {
     until("what was done is undone", || stands(&desired));
     agent.converges();
     let after = agent.handle().stats();
-    // Where the first pass was overrun by what the uplink set off, and no whole one has ended
-    // since, it is of that.
+    // If the uplink's announcements overran the first pass, and no full pass has ended since, the
+    // overrun is still counted as that one.
     let record = 1.max(before.overruns)..=before.overruns + 1;
     assert!(record.contains(&after.overruns), "reported once: {after:?}");
     assert!(after.full_passes > before.full_passes + 1, "a whole pass follows: {after:?}");
 
-    // With nothing that holds the agent back: it may keep up.
+    // Without holding the agent back: it may keep up.
     let begin = Instant::now();
     let passes = agent.passes();
     storm(&mut other_writer, &churned, &mine);
@@ -89,10 +89,10 @@ pub(crate) fn burst() {
     let passes = agent.passes() - passes;
     assert!(passes as f64 <= most, "{passes} passes in {:?}", begin.elapsed());
 
-    // A whole pass ends the last overrun.
+    // A full pass ends the last overrun.
     agent.handle().force(BOUND).unwrap();
     let after = agent.handle().stats();
-    // By now the program itself is in memory, which counts as well.
+    // The program itself is in memory by now, which counts as well.
     fs::write("/proc/self/clear_refs", "5").unwrap();
     let memory = peak();
     held(&agent, &mut other_writer, &churned, &mine);
@@ -109,7 +109,7 @@ pub(crate) fn burst() {
     agent.stop();
 }
 
-/// A storm while a pass of the agent is held, so that its events must overrun.
+/// Makes a storm while a pass of the agent is held, so that its events must overrun.
 fn held(agent: &Agent, other_writer: &mut OtherWriter, churned: &[Object], ours: &[Object]) {
     let gate = agent.gate();
     let passes = agent.passes();
@@ -119,8 +119,8 @@ fn held(agent: &Agent, other_writer: &mut OtherWriter, churned: &[Object], ours:
     drop(gate);
 }
 
-/// He makes and unmakes, whatever we do meanwhile, until there were so many events; in the end a
-/// half of it is there, and much of ours is not.
+/// Creates and deletes routes regardless of the agent, until there were enough events. At the end
+/// half of them exist, and many of ours do not.
 fn storm(other_writer: &mut OtherWriter, churned: &[Object], ours: &[Object]) {
     for _ in 0..EVENTS / churned.len() / 2 {
         other_writer.tries(Do::Create, churned);
@@ -134,7 +134,8 @@ pub(crate) fn a_permanent_writer_neither_starves_nor_spins_us() {
     const TABLE: u32 = 20_000;
     uplinks(1);
     let mut other_writer = OtherWriter::open();
-    // In a row of four: one of his; one of ours, now and then; and room for what comes and goes.
+    // Of four destinations in a row, one is the other writer's, one sometimes ours, and two are
+    // free for routes that come and go.
     let his: Vec<Object> = (0..TABLE).map(|at| route(v6(4 * at), HIS)).collect();
     other_writer.create(&his);
     let ours = |at: u32| 400 * (at % 200) + 1;
@@ -155,7 +156,7 @@ pub(crate) fn a_permanent_writer_neither_starves_nor_spins_us() {
                 (0..1_000).map(|at| route(v6(4 * (at * 997 % TABLE) + 2), HIS)).collect();
             let mut count = 0;
             while !quiet.load(Ordering::Relaxed) {
-                // At most one batch at a time, and nothing left behind.
+                // Write at most one batch at a time, and leave nothing behind.
                 for some in churned.chunks(100) {
                     let both = [Do::Create, Do::Delete];
                     writer.write(both.iter().flat_map(|verb| some.iter().map(|it| (*verb, it))));
@@ -167,7 +168,7 @@ pub(crate) fn a_permanent_writer_neither_starves_nor_spins_us() {
         let begin = (Instant::now(), agent.handle().stats(), agent.passes());
         let any_suspect = || agent.record().passes[begin.2..].iter().any(|pass| pass.suspect);
         let mut done = 0;
-        // How many are suspect depends on how fast the writer is.
+        // The number of suspect passes depends on the writer's speed.
         while done < rounds || !any_suspect() && begin.0.elapsed() < BOUND {
             let dst = v6(ours(done * 13));
             assert!(other_writer.takes(&route(dst, OURS)), "it was there");
@@ -175,7 +176,7 @@ pub(crate) fn a_permanent_writer_neither_starves_nor_spins_us() {
             thread::sleep(Duration::from_millis(300));
             done += 1;
         }
-        // A pass is reported when it is over.
+        // A pass is reported at its end.
         until("each is reported", || {
             let record = agent.record();
             let applied = record.passes[begin.2..].iter().map(|pass| pass.applied);
@@ -185,7 +186,7 @@ pub(crate) fn a_permanent_writer_neither_starves_nor_spins_us() {
         let record = agent.record();
         let during = &record.passes[begin.2..];
         let (passes, seconds) = (during.len(), elapsed.as_secs_f64());
-        // One at most for each debounce, and one for each interval, less its jitter.
+        // At most one for each debounce, and one for each interval, less its jitter.
         let most = seconds / 0.1 + seconds / (interval.as_secs_f64() * 0.9) + 2.0;
         assert!(passes as f64 <= most, "{passes} passes in {elapsed:?}");
         let whole = after.full_passes - begin.1.full_passes;
@@ -205,12 +206,12 @@ pub(crate) fn a_permanent_writer_neither_starves_nor_spins_us() {
             count as f64 / seconds
         );
     });
-    // What was announced last need not be over.
+    // The last announced pass may still be under way.
     until("converged at last", || agent.record().passes.last().is_some_and(|pass| pass.converged));
     agent.stop();
 }
 
-/// Ends the writer, also when the test fails.
+/// Ends the writer, even if the test fails.
 struct Quiet<'a>(&'a AtomicBool);
 
 impl Drop for Quiet<'_> {
@@ -219,9 +220,9 @@ impl Drop for Quiet<'_> {
     }
 }
 
-/// The most that was resident so far, bytes (`VmHWM`).
+/// Returns the peak resident memory in bytes (`VmHWM`).
 ///
-/// Writing 5 to `clear_refs` lowers it to what is used now (proc_pid_clear_refs(5)).
+/// Writing 5 to `clear_refs` resets it to the current use (proc_pid_clear_refs(5)).
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));

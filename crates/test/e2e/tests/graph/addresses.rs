@@ -1,4 +1,4 @@
-//! An address as a vertex: several of a group are one dump and one batch.
+//! An address as a vertex: a group of them takes one dump and one batch.
 
 use std::any::Any;
 use std::net::{IpAddr, Ipv4Addr};
@@ -14,14 +14,14 @@ use trueup_reconcile::ErrorClass;
 
 const NEWADDR: u16 = 20;
 
-/// How many dumps were asked for, and how many batches sent.
+/// The numbers of dumps requested and of batches sent.
 #[derive(Clone, Default)]
 pub(crate) struct Counts {
     pub(crate) dumps: Arc<AtomicUsize>,
     pub(crate) batches: Arc<AtomicUsize>,
 }
 
-/// An address, which a device has or not.
+/// An address, present on a device or not.
 pub(crate) struct OneAddress {
     namespace: Namespace,
     address: Address,
@@ -29,7 +29,7 @@ pub(crate) struct OneAddress {
 }
 
 impl OneAddress {
-    /// Makes a vertex for an address of a device in the namespace of the calling thread.
+    /// Makes a vertex for an address of a device in the calling thread's namespace.
     pub(crate) fn new(device: u32, address: Ipv4Addr, counts: &Counts) -> Self {
         let address = IpNetwork::new(IpAddr::V4(address), 24).unwrap();
         OneAddress {
@@ -64,7 +64,7 @@ fn dump(socket: &mut Socket, counts: &Counts) -> Result<Vec<Address>, Failure> {
     whole.map(|_| all).map_err(failure)
 }
 
-/// Brings addresses about, or if `is_reversed` away, and returns a result for each.
+/// Adds addresses, or with `is_reversed` deletes them, and returns a result for each.
 fn plan(
     addresses: &[&OneAddress],
     apply: bool,

@@ -1,4 +1,4 @@
-//! Checks of commands under `watch`: nothing announces that what they look at has changed.
+//! Checks of commands under `watch`: no announcement reports a change in the state they check.
 
 use std::sync::Mutex;
 
@@ -10,7 +10,7 @@ use crate::agent::Agent;
 use crate::watch::{FAST, RARE, events, printed};
 use crate::{exec, file};
 
-/// A command that makes a file, and whose check looks for it.
+/// Returns a command that makes a file; its check looks for the file.
 fn makes(agent: &Agent, name: &str, more: &str) -> String {
     let path = agent.directory().join(name);
     let check = format!("check = [\"/usr/bin/test\", \"-e\", {path:?}]\n{more}");
@@ -25,8 +25,8 @@ fn remove(agent: &Agent, name: &str) {
     std::fs::remove_file(agent.directory().join(name)).unwrap();
 }
 
-/// Waits until the command has run that often, and was checked: the check that follows a run would
-/// otherwise find its file removed.
+/// Waits until the command has run `runs` times and was checked. Otherwise the check after a run
+/// would find its file removed.
 fn wait_for_runs(printed: &Mutex<String>, name: &str, runs: usize) {
     let vertex = format!("exec.{name}");
     wait_until("it has run", || {
@@ -76,7 +76,7 @@ pub(crate) fn a_check_runs_as_often_as_it_says_and_after_a_signal() {
 
 pub(crate) fn nothing_is_said_to_be_converged_before_each_command_has_run() {
     let agent = Agent::new();
-    // It runs until there is a file.
+    // The command runs until there is a file.
     let waits = |name: &str, file: &str| {
         let path = agent.directory().join(file);
         let until = format!("while ! test -e {}; do sleep 0.02; done", path.display());
@@ -95,7 +95,7 @@ pub(crate) fn nothing_is_said_to_be_converged_before_each_command_has_run() {
     assert_eq!(converged(), 0, "the command still runs");
     agent.write("go", "");
     wait_until("all is as declared", || converged() > 0);
-    // So it is with a new file.
+    // The same holds for a new file.
     let before = all().len();
     let text = waits("second", "on") + &waits("first", "go") + &route.replace("10.9", "10.8");
     agent.write("f.toml", &text);

@@ -1,5 +1,5 @@
-//! Files and commands whose surroundings change: folders that are missing or replaced, sections that
-//! are renamed, what no announcement tells of.
+//! Files and commands whose surroundings change: directories that are missing or replaced, renamed
+//! sections, and changes without an announcement.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -13,13 +13,13 @@ use crate::agent::{Agent, Ran, Running, TRUEUP};
 use crate::watch::{FAST, printed};
 use crate::{exec, file, read, vertex, watching};
 
-/// A `[[file]]` of that name with a path in the agent's directory.
+/// Returns a `[[file]]` with this name and a path in the agent's directory.
 fn at(agent: &Agent, name: &str, path: &str, more: &str) -> String {
     let path = agent.directory().join(path);
     format!("[[file]]\nname = {name:?}\npath = {path:?}\n{more}\n")
 }
 
-/// An agent that looks at everything a few times a second.
+/// Starts an agent that checks everything a few times a second.
 fn looking(agent: &Agent) -> Running {
     agent.spawn(&[&["watch", "f.toml"], &FAST[..]].concat())
 }
@@ -48,7 +48,7 @@ pub(crate) fn a_file_without_a_folder_has_failed_until_the_folder_is_there() {
         read(&agent, "sub/conf") == "a" && read(&agent, "copy") == "b"
     });
     wait_until("it converges", || printed.lock().unwrap().ends_with("\nconverged\n"));
-    // The folder goes, and another one comes in its place.
+    // The directory is renamed, and replaced by another.
     fs::rename(&sub, agent.directory().join("away")).unwrap();
     fs::create_dir(&sub).unwrap();
     fs::write(sub.join("source"), "c").unwrap();
@@ -69,7 +69,7 @@ pub(crate) fn all_files_share_one_inotify_instance() {
     let descriptors = fs::read_dir(format!("/proc/{}/fd", child.0.id())).unwrap();
     let targets = descriptors.filter_map(|it| fs::read_link(it.unwrap().path()).ok());
     let instances = targets.filter(|to| to == Path::new("anon_inode:inotify"));
-    // The other one is for the declaration.
+    // The other instance is for the declaration.
     assert!(instances.count() <= 2);
     agent.write("conf0", "b");
     agent.write("conf199", "b");
@@ -105,7 +105,7 @@ pub(crate) fn a_section_that_is_renamed_keeps_its_file() {
 pub(crate) fn what_no_announcement_tells_of_is_found_at_the_interval() {
     let agent = Agent::new();
     let dir = agent.directory().to_owned();
-    // As the kubelet does: a link to a folder that is exchanged.
+    // As the kubelet does: replaces a link to a directory.
     for (folder, content) in [("vol/v1", "one"), ("vol/v2", "two")] {
         fs::create_dir_all(dir.join(folder)).unwrap();
         fs::write(dir.join(folder).join("key"), content).unwrap();
@@ -234,7 +234,7 @@ pub(crate) fn a_file_is_kept_without_an_inotify_instance() {
     child.terminate(Signal::TERM);
 }
 
-/// As after a reboot: the name is the same, and nothing else.
+/// This is like a reboot: only the name stays the same.
 pub(crate) fn files_and_commands_outlive_a_namespace_with_a_name() {
     let agent = Agent::new();
     let script = "test -e go && echo run >> log";
@@ -279,7 +279,7 @@ pub(crate) fn a_file_comes_after_what_it_names() {
         let ran = agent.run(&["apply", "f.toml"]);
         assert_eq!((ran.code, read(&agent, "copy").as_str()), (0, content), "{ran:?}");
     }
-    // What fails holds it back.
+    // A failure holds it back.
     agent.write("fails", "");
     agent.write("f.toml", &declared("d"));
     let ran = agent.run(&["apply", "f.toml"]);
@@ -329,7 +329,7 @@ pub(crate) fn a_command_runs_in_the_namespace_that_it_names() {
 
 pub(crate) fn as_process_one_it_waits_for_what_ends() {
     let agent = Agent::new();
-    // Grandchildren that have lost their parent, and end.
+    // Grandchildren that lose their parent, and end.
     let script = "for i in 1 2; do (sleep 0.2; echo >> orphans) & done; sleep 0.1";
     let text = file(&agent, "conf", "a") + &exec(&agent, "leave", script, "on = [\"file.conf\"]");
     agent.write("f.toml", &text);

@@ -1,4 +1,4 @@
-//! What groups do to the running kernel is what their vertices do alone.
+//! Groups have the same effect on the running kernel as their vertices alone.
 
 use std::net::Ipv4Addr;
 use std::num::NonZeroUsize;
@@ -15,7 +15,7 @@ const BOUND: Duration = Duration::from_secs(60);
 
 type Declared = (VertexSpec, Box<dyn Vertex>);
 
-/// A device with addresses, which may be a group.
+/// A device with addresses, optionally a group.
 #[derive(Clone)]
 struct Plan {
     device: u32,
@@ -43,7 +43,7 @@ impl Plan {
                 .unwatched()
                 .after("link")
                 .with_retry(0, BOUND);
-            // Some by way of another one.
+            // Some addresses depend on another one.
             if at > 100 {
                 spec = spec.after(&format!("address.{}", at - 100));
             }
@@ -63,14 +63,14 @@ impl Plan {
     }
 }
 
-/// Returns the namespace as it is, and takes our addresses away.
+/// Returns the namespace's state, and deletes our addresses.
 fn take_and_clear() -> String {
     let shown = shown();
     ip(&["address", "flush", "dev", "up0", "to", "10.99.0.0/16"]);
     shown
 }
 
-/// Returns our addresses, in order.
+/// Returns our addresses, sorted.
 fn shown() -> String {
     let text = ip(&["-oneline", "-4", "address", "show", "dev", "up0"]);
     let words = text.split_whitespace();
@@ -84,7 +84,7 @@ pub(crate) fn addresses_of_a_group_are_one_plan_and_fail_one_by_one() {
     let all: Vec<u8> = (0..100).collect();
     let plan = Plan::new(&all, true);
     let mut declared = plan.declare();
-    // One that the kernel refuses, as its device does not exist.
+    // The kernel refuses this one, as its device does not exist.
     let refused = OneAddress::new(1 << 20, Ipv4Addr::new(10, 99, 200, 1), &plan.counts);
     let spec = VertexSpec::new("refused").unwatched().after("link");
     let spec = spec.with_group("address").with_retry(0, BOUND);

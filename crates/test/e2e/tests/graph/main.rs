@@ -1,5 +1,5 @@
-//! `[[file]]` and `[[exec]]`: files and commands around the network, and how they refresh each
-//! other, also through the end of the agent. Groups of vertices that change the running kernel.
+//! `[[file]]` and `[[exec]]`: files and commands around the network. They refresh each other, even
+//! if the agent ends in between. Groups of vertices that change the running kernel.
 
 #![allow(
     clippy::unwrap_used,
@@ -98,18 +98,18 @@ trueup_testkit::kernel_tests![
     namespaces::an_agent_of_three_namespaces_is_killed_among_other_writers_and_converges,
 ];
 
-/// A `[[file]]` of the agent's directory.
+/// Returns a `[[file]]` in the agent's directory.
 fn file(agent: &Agent, name: &str, content: &str) -> String {
     let path = agent.directory().join(name);
     format!("[[file]]\nname = \"{name}\"\npath = {path:?}\ncontent = {content:?}\n")
 }
 
-/// The name of the vertex of a file in the agent's directory.
+/// Returns the vertex's name for a file in the agent's directory.
 fn vertex(agent: &Agent, path: &str) -> String {
     format!("file:{}", agent.directory().join(path).display())
 }
 
-/// An `[[exec]]` of a script, run in the agent's directory.
+/// Returns an `[[exec]]` with a script, run in the agent's directory.
 fn exec(agent: &Agent, name: &str, script: &str, more: &str) -> String {
     let script = format!("cd {:?} && {{ {script}; }}", agent.directory());
     format!("[[exec]]\nname = {name:?}\ncommand = [\"/bin/sh\", \"-c\", {script:?}]\n{more}\n")
@@ -202,7 +202,7 @@ fn the_graph_of_a_file_is_printed_with_states_in_each_form() {
     let waits =
         "exec.last   waiting; skipped because exec.fix failed\n  refreshed by exec.fix   failed: ";
     assert!(why.code == 0 && why.out.starts_with(waits), "{why:?}");
-    // A file by its name and by its path.
+    // A file, given by its name and by its path.
     for name in ["conf", &*agent.directory().join("conf").to_string_lossy()] {
         let why = agent.run(&["why", "file", name, "--file", "f.toml"]);
         let stands = format!("{conf}   would change\n");
@@ -296,7 +296,7 @@ fn what_cannot_be_refuses_the_file_before_anything_is_written() {
 
 fn commands_of_one_semaphore_take_turns_and_one_that_lasts_too_long_is_killed() {
     let agent = Agent::new();
-    // The directory is there once at a time, or one of them fails.
+    // Commands must run one at a time: the directory exists during each, or one of them fails.
     let turn = "mkdir room && sleep 0.2 && rmdir room && echo run >> log";
     let more = "on = [\"file.conf\"]\nsemaphores = [\"room:1\"]";
     let turns: String = ["a", "b", "c"].map(|name| exec(&agent, name, turn, more)).concat();
@@ -320,7 +320,7 @@ fn watch_keeps_files_and_reloads_what_depends_on_them() {
     let said = said(&mut child);
     let has = |log: &str| wait_until(log, || read(&agent, "log") == log);
     has("a\n");
-    // Another writer's change is undone, and is a change.
+    // Another writer's change is undone, which is a change itself.
     fs::write(agent.directory().join("conf"), "another writer").unwrap();
     has("a\na\n");
     agent.write("f.toml", &text("b\n"));
@@ -387,7 +387,7 @@ fn a_file_that_left_while_no_agent_ran_is_removed_unless_another_writer_changed_
     let files = file(&agent, "one", "a") + &file(&agent, "two", "a") + &file(&agent, "theirs", "a");
     fs::write(agent.directory().join("theirs"), "before").unwrap();
     assert_eq!(agent.apply(&(blackhole.clone() + &files)).code, 0);
-    // A new content by another process is still that of a file that trueup created.
+    // With new content, another process still treats the file as created by trueup.
     let files = files.replace("content = \"a\"", "content = \"b\"");
     assert_eq!(agent.apply(&(blackhole.clone() + &files)).code, 0);
     fs::write(agent.directory().join("two"), "another writer").unwrap();
@@ -444,7 +444,7 @@ fn a_new_command_waits_for_the_network_of_the_new_file() {
     child.terminate(Signal::TERM);
 }
 
-/// Files change, routes are deleted, and the agent is killed, at any moment.
+/// Files change, routes are deleted, and the agent is killed, at random moments.
 fn killed_at_random_it_loses_no_refresh_and_nothing_foreign() {
     const KILLS: usize = 25;
     let agent = Agent::new();
@@ -457,7 +457,7 @@ fn killed_at_random_it_loses_no_refresh_and_nothing_foreign() {
     ip(&["route", "add", "blackhole", "10.50.0.0/16"]);
     let mut random = fastrand::Rng::with_seed(7);
     for round in 0..KILLS {
-        // Replaced at once: the agent reads no part of a file.
+        // Replaced by a rename: the agent never reads part of a file.
         agent.write("new.toml", &text(round));
         let path = |name: &str| agent.directory().join(name);
         let mut child = match round % 2 {
@@ -490,7 +490,7 @@ fn killed_at_random_it_loses_no_refresh_and_nothing_foreign() {
     child.terminate(Signal::TERM);
     assert_eq!(read(&agent, "conf"), last);
     assert!(ip_has("10.50.0.0/16"), "another writer's");
-    // One that was interrupted by a kill ran once more.
+    // A command interrupted by a kill runs once more.
     let log = read(&agent, "log");
     for round in 0..=KILLS {
         let runs = log.lines().filter(|line| *line == round.to_string());
@@ -584,7 +584,7 @@ const PAGE: &str = include_str!("../../../../../docs/graph.md");
 const EXAMPLE: &str = include_str!("../../../../../docs/examples/site.toml");
 const DRAWING: &str = include_str!("../../../../../docs/examples/site.svg");
 
-/// Returns the first block of that language.
+/// Returns the first block with that language.
 fn block(language: &str) -> &'static str {
     let (_, block) = PAGE.split_once(&format!("```{language}\n")).unwrap();
     block.split_once("```").unwrap().0
@@ -595,7 +595,7 @@ fn the_page_on_the_graph_shows_it() {
     fs::create_dir(agent.directory().join("site")).unwrap();
     assert_eq!(block("toml"), EXAMPLE);
     agent.write("site.toml", EXAMPLE);
-    // With a /run of its own, in which the folder of the page is that one.
+    // With a separate /run, which contains the page's directory.
     let run = |args: &str| {
         let script = format!(
             "mount -t tmpfs none /run && mkdir /run/site && mount --bind site /run/site && \
@@ -615,7 +615,7 @@ fn the_page_on_the_graph_shows_it() {
         let (line, code) = line.split_once(" # exits with ").unwrap_or((line, "0"));
         let ran = run(line);
         assert_eq!(ran.code.to_string(), code, "{ran:?}");
-        // Files and commands that do not depend on each other run in any order.
+        // Independent files and commands run in any order.
         let sorted = |text: &str| {
             let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
             lines.sort();

@@ -12,7 +12,7 @@ use trueup_testkit::{NamedNetns, ip, named_netns};
 
 use crate::agent::Agent;
 
-/// What another writer makes, once in each namespace.
+/// Another writer's objects, made once in each namespace.
 const FOREIGN: [&str; 4] = [
     "link add theirs type ifb",
     "address add 10.77.0.1/24 dev theirs",
@@ -20,10 +20,10 @@ const FOREIGN: [&str; 4] = [
     "rule add pref 7777 to 10.79.0.0/16 lookup 77",
 ];
 
-/// Puts a route of another writer in the place of the agent's: it has to go for all to converge.
+/// Replaces the agent's route with another writer's. It must go before all can converge.
 const TAKEN: &str = "route replace blackhole 10.99.1.0/24";
 
-/// What another writer does to objects of the agent.
+/// Another writer's acts on the agent's objects.
 const HARM: [&str; 8] = [
     "route delete 10.99.1.0/24",
     TAKEN,
@@ -38,7 +38,7 @@ const HARM: [&str; 8] = [
 struct Site {
     agent: Agent,
     namespaces: [NamedNetns; 3],
-    /// How often another writer has written the file `conf`.
+    /// The number of times that another writer has written the file `conf`.
     overwritten: AtomicUsize,
 }
 
@@ -53,7 +53,7 @@ impl Site {
         Site { agent: Agent::new(), namespaces, overwritten: AtomicUsize::new(0) }
     }
 
-    /// Declares a version of the file, which has one of the routes in every second version only.
+    /// Declares a version of the file. Every second version has one more route.
     fn declare(&self, version: usize) {
         let directory = self.agent.directory().display();
         let more = match version % 2 {
@@ -87,7 +87,7 @@ impl Site {
         Process(command.spawn().unwrap())
     }
 
-    /// True if the process that runs has said that all is as declared.
+    /// Returns true if the running process has reported convergence.
     fn is_converged(&self) -> bool {
         self.read("output").contains("converged: true")
     }
@@ -132,7 +132,7 @@ impl Site {
         }
     }
 
-    /// Checks what the kernel has in a namespace.
+    /// Checks a namespace's objects against a version.
     fn check(&self, namespace: &NamedNetns, version: usize) {
         let shown = |words: &str| namespace.ip(&words.split(' ').collect::<Vec<_>>());
         for (words, part) in [
@@ -153,8 +153,8 @@ impl Site {
         assert_eq!(setting, "1\n");
     }
 
-    /// Checks that the command ran for each version that was seen converged, once unless the file
-    /// was written anew or a kill came between; and never for an older version after a newer one.
+    /// Checks that the command ran for each converged version: once, or more often if the file was
+    /// written again or a kill came between. An older version must never follow a newer one.
     fn check_log(&self, converged: &[usize], versions: usize, kills: usize) {
         let log = self.read("log");
         let runs: Vec<usize> = log.lines().filter_map(|line| line.parse().ok()).collect();
@@ -169,7 +169,7 @@ impl Site {
     }
 }
 
-/// A process of the example, killed when dropped.
+/// A process of the example, killed on drop.
 struct Process(Child);
 
 impl Drop for Process {
@@ -179,14 +179,14 @@ impl Drop for Process {
     }
 }
 
-/// Runs `ip`; what is to be harmed may be gone.
+/// Runs `ip`, which may fail, as the object to harm may be gone.
 fn run(args: &[&str]) -> bool {
     let mut command = Command::new("ip");
     command.args(args).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
-/// For some seconds, or for five minutes with `TRUEUP_LONG=1`.
+/// Lasts some seconds, or five minutes with `TRUEUP_LONG=1`.
 pub(crate) fn an_agent_of_three_namespaces_is_killed_among_other_writers_and_converges() {
     let length = match std::env::var_os("TRUEUP_LONG") {
         Some(_) => Duration::from_secs(300),

@@ -1,4 +1,4 @@
-//! Reloads, and what they may not lose: refreshes, settings, and the truth about convergence.
+//! Reloads must keep refreshes and settings, and report convergence truthfully.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::settings::{FORWARD, LINK, ROUTE, sysctl, value};
 use crate::watch::{RARE, printed, said};
 use crate::{exec, lines, watching};
 
-/// Returns the events that were printed.
+/// Parses the printed events.
 fn events(printed: &str) -> Vec<Value> {
     let lines = printed.lines();
     lines.map(|it| serde_json::from_str(it).unwrap()).collect()
@@ -47,7 +47,7 @@ pub(crate) fn nothing_is_said_to_be_converged_before_each_part_was_looked_at_by_
     assert_eq!(too_early.count(), 0, "{events:#?}");
 }
 
-/// The kernel copies the first one to each device.
+/// The kernel copies the first setting to each device.
 pub(crate) fn a_setting_that_changes_those_of_links_has_them_looked_at() {
     let agent = Agent::new();
     let of = "/proc/sys/net/ipv4/conf/ours/forwarding";
@@ -67,7 +67,7 @@ pub(crate) fn a_setting_that_changes_those_of_links_has_them_looked_at() {
     child.terminate(Signal::TERM);
 }
 
-/// The part of the links sees no other kind of objects as its own.
+/// The links' part considers objects of other kinds foreign.
 pub(crate) fn a_link_that_leaves_stays_while_another_writer_has_something_on_it() {
     let agent = Agent::new();
     let link = |name: &str| format!("[[link]]\nname = {name:?}\nkind = \"ifb\"\nup = true\n");
@@ -80,13 +80,13 @@ pub(crate) fn a_link_that_leaves_stays_while_another_writer_has_something_on_it(
     assert!(ip(&["route"]).contains("10.77.0.0/16"), "{applied:?}");
 }
 
-/// Without a debounce the network and the links hear of it at once.
+/// Without a debounce, the network's part and the links' part get the event at once.
 pub(crate) fn a_link_that_is_restored_is_made_by_one_part_at_a_time() {
     let address = "address = [{ address = \"10.5.0.1/24\", dev = \"ours\" }]\n";
     let text = LINK.to_owned() + address + &sysctl(&[("net.ipv4.conf.ours.rp_filter", "2")]);
     let filter = || value("/proc/sys/net/ipv4/conf/ours/rp_filter");
     let is_whole = || filter() == "2" && ip(&["address"]).contains("10.5.0.1");
-    // An agent that loses a link more often waits longer.
+    // An agent waits longer if it loses a link more often.
     for _ in 0..15 {
         let agent = Agent::new();
         agent.write("f.toml", &text);
@@ -113,7 +113,7 @@ pub(crate) fn a_file_that_lacks_descriptors_for_a_new_part_is_tried_again() {
     wait_until("it converges", || printed.lock().unwrap().ends_with("converged\n"));
     let open = fs::read_dir(format!("/proc/{}/fd", child.0.id())).unwrap();
     let less = Rlimit {
-        // Enough to read the file.
+        // Enough descriptors to read the file.
         current: Some(open.count() as u64 + 1),
         ..getrlimit(Resource::Nofile)
     };

@@ -1,4 +1,4 @@
-//! The settings as parts of the graph: what comes before what, and what holds back what.
+//! Settings as parts of the graph: their order, and the parts that they hold back.
 
 use std::fs;
 use std::path::Path;
@@ -33,14 +33,14 @@ pub(crate) fn a_default_is_set_before_the_link_that_copies_it_is_made() {
     assert_eq!(of("ours"), "0");
 }
 
-/// The kernel refuses an IPv6 address on a device on which IPv6 is off.
+/// The kernel refuses an IPv6 address on a device without IPv6.
 pub(crate) fn a_setting_of_a_link_comes_before_its_addresses() {
     let agent = Agent::new();
     fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").unwrap();
     let address = "address = [{ address = \"fd00::1/64\", dev = \"ours\" }]\n";
     let text = LINK.to_owned() + address + &sysctl(&[("net.ipv6.conf.ours.disable_ipv6", "0")]);
     agent.settle(&text);
-    // In the graph it is seen, and after a restart it stays.
+    // The graph shows the order, and it survives a restart.
     let graph = agent.run(&["graph", "f.toml"]);
     let all = "settings   in place\n\
                links   in place\n  ordered after settings\n\
@@ -96,7 +96,7 @@ pub(crate) fn a_command_is_refreshed_by_settings_of_links_and_of_others() {
         assert_eq!(agent.apply(&text(filter, forward)).code, 0);
         assert_eq!(lines(&agent, "log"), count);
     }
-    // A route refreshes it not.
+    // A route does not refresh it.
     let more = text("2", "1").replace("[[exec]]", &format!("{ROUTE}[[exec]]"));
     assert_eq!(agent.apply(&more).code, 0);
     assert_eq!(lines(&agent, "log"), 3);
@@ -107,7 +107,7 @@ pub(crate) fn a_device_that_comes_has_its_settings_by_its_event() {
     let text = LINK.to_owned()
         + &sysctl(&[("net.ipv4.conf.ours.rp_filter", "2"), ("net.ipv4.conf.later.rp_filter", "2")]);
     agent.write("f.toml", &text);
-    // Nothing is looked at by the timer.
+    // The timer starts no check.
     let mut child = agent.spawn(&["watch", "f.toml", "--interval", "100000"]);
     let printed = printed(&mut child);
     wait_until("a device is missing", || {
@@ -146,17 +146,17 @@ pub(crate) fn a_reload_adds_and_removes_parts_and_reverts_no_setting_that_moves(
     write(ROUTE.to_owned() + &sysctl(&[filter, forward]));
     loaded(1);
     wait_until("both are set", || (value(FILTER), value(FORWARD)) == ("2".into(), "1".into()));
-    // The link is declared from now on, and its setting is of another part.
+    // From now on the link is declared, and its setting is in another part.
     write(LINK.to_owned() + ROUTE + &sysctl(&[filter, forward]));
     loaded(2);
     wait_until("the link is adopted or taken", || agent.run(&["plan", "f.toml"]).code == 0);
     assert_eq!(value(FILTER), "2");
-    // And back, without the link's setting: that is reverted by the part that has it by now.
+    // And back, without the link's setting: the part that now has it reverts it.
     write(ROUTE.to_owned() + &sysctl(&[forward]));
     loaded(3);
     wait_until("it is reverted", || value(FILTER) == "0");
     assert_eq!(value(FORWARD), "1");
-    // Settings that are not managed any more stay.
+    // Settings that are no longer managed stay.
     write(ROUTE.to_owned());
     loaded(4);
     fs::write(FORWARD, "0").unwrap();

@@ -1,4 +1,4 @@
-//! Runs one case in a namespace of its own and holds the kernel's rows against what was asked for.
+//! Runs one case in a fresh namespace, and compares the kernel's rows with the desired ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -15,23 +15,23 @@ use trueup_rtnl::{MemoryLedger, Namespace, Options, Pending, Report, Rtnl, Wait}
 use trueup_testkit::fields::{Fields, Names, OURS, fields, line};
 use trueup_testkit::{Changes, Kind, RawMessage, Snapshot, quiet_netns, raw_dump};
 
-/// Runs a case; the error tells what happened and what is wrong with it.
+/// Runs a case; the error has the history and the fault.
 pub(crate) fn run(case: &Case) -> Result<(), String> {
     let mut run = Run::begin(case.clean);
     let ran = run.case(case);
     run.end(ran)
 }
 
-/// Passes in a namespace of its own.
+/// Passes in one namespace, with their history.
 pub(crate) struct Run {
     clean: bool,
     last: MemoryLedger,
-    /// By index: what came into being in a pass and has not been disowned.
+    /// The indexes of links that appeared in a pass, unless the ledger was lost since.
     our_links: BTreeSet<u32>,
     journal: String,
 }
 
-/// The namespace at one moment.
+/// The rows of a namespace at one moment.
 struct Look {
     rows: Vec<RawMessage>,
     names: Names,
@@ -45,7 +45,7 @@ impl Look {
             .flat_map(|kind| snapshot.of(kind).cloned().collect::<Vec<_>>())
             .collect();
         for rule in rows.iter_mut().filter(|row| row.kind == Kind::Rule) {
-            // Whether a goto finds its target and the devices are there is status: INVERT stays.
+            // The target of a goto and the presence of devices are status; INVERT stays.
             rule.header[8] &= 2;
         }
         let links = rows.iter().filter(|row| row.kind == Kind::Link);
@@ -62,12 +62,12 @@ impl Look {
 enum Whose {
     Ours,
     Foreign,
-    /// The kernel's own, by right of what it is derived from.
+    /// The kernel's own, derived from another object.
     Derived,
 }
 
 impl Run {
-    /// Enters a new namespace. Where it is `clean`, each pass has to converge.
+    /// Enters a new namespace. If `clean`, each pass must converge.
     pub(crate) fn begin(clean: bool) -> Run {
         quiet_netns();
         Run {
@@ -78,7 +78,7 @@ impl Run {
         }
     }
 
-    /// Adds what happened to what is wrong.
+    /// Adds the history to an error.
     pub(crate) fn end(self, ran: Result<(), String>) -> Result<(), String> {
         ran.map_err(|wrong| format!("{wrong}\n\nwhat happened:\n{}", self.journal))
     }
@@ -92,7 +92,7 @@ impl Run {
                 link_local || matches!(row.protocol(), Some(1..=3))
             }
             Kind::Neighbour => {
-                // No process declares what is on the loopback device.
+                // No process declares objects on the loopback device.
                 row.device() == 1
                     || row.header[8] & 0xc0 == 0
                         && row.header[10] & 0x18 == 0
@@ -140,7 +140,7 @@ impl Run {
                 self.last = MemoryLedger::default();
                 self.our_links.clear();
             }
-            // Links of ours that are not desired again are no place to be.
+            // Declare nothing on our links that are no longer desired.
             let mut present = Look::take().names;
             if step.desired.links.is_some() {
                 present.retain(|index, _| !self.our_links.contains(index));
@@ -172,8 +172,8 @@ impl Run {
         Ok(())
     }
 
-    /// Runs lines of `ip`, of which any may fail. A family goes before: `-batch` takes none in a
-    /// line.
+    /// Runs lines of `ip`, of which any may fail. The family is removed from a line and given as an
+    /// option, as `-batch` accepts none in a line.
     pub(crate) fn other_writer(&mut self, lines: &[String]) {
         let family = |line: &str| match line.get(..3) {
             Some("-4 ") => "-4",
@@ -217,7 +217,7 @@ impl Run {
             .map_err(|error| format!("the pass could not run: {error}"))
     }
 
-    /// A pass. Returns whether it converged.
+    /// Makes a pass, and checks it. Returns true if it converged.
     pub(crate) fn pass(&mut self, desired: &Desired) -> Result<bool, String> {
         let wanted = expectations(desired);
         self.say("desired:");
@@ -234,7 +234,7 @@ impl Run {
         let before = Look::take();
         let report = self.reconcile(desired)?;
         let after = Look::take();
-        // Every index that came into being in a pass is ours: indexes are not reused so soon.
+        // Every new index is ours: the kernel does not reuse indexes so soon.
         self.our_links.extend(after.names.keys().filter(|index| !before.names.contains_key(index)));
         self.tell(&report);
 
@@ -286,7 +286,7 @@ impl Run {
         }
     }
 
-    /// What is not ours is as it was, bit for bit.
+    /// Checks that foreign rows are unchanged, byte for byte.
     fn foreign_rows_survive(
         &self,
         before: &Look,
@@ -326,13 +326,13 @@ impl Run {
         if text.is_empty() { Ok(()) } else { Err(format!("what is not ours was touched:\n{text}")) }
     }
 
-    /// Of each managed kind, the rows of ours are the desired ones, nothing more, nothing less.
+    /// Checks that our rows of each managed kind are exactly the desired ones.
     fn rows_are_as_desired(&self, after: &Look, wanted: &Wanted) -> Result<(), String> {
         let mut wrong = String::new();
         for (kind, wanted) in wanted {
             let Some(wanted) = wanted else { continue };
             let rows: Vec<_> = match kind {
-                // With lifetimes to the second.
+                // With lifetimes in seconds.
                 Kind::Address => raw_dump(*kind, 0),
                 _ => after.rows.iter().filter(|row| row.kind == *kind).cloned().collect(),
             };
@@ -349,7 +349,7 @@ impl Run {
                     (self.whose(row) == Whose::Ours, fields)
                 })
                 .collect();
-            // Ours first: another writer's serves only where there is none of ours.
+            // Ours first: another writer's row counts only if we have none.
             left.sort_by_key(|(ours, _)| !ours);
             for expected in wanted {
                 let open = *kind == Kind::Link;
@@ -363,7 +363,7 @@ impl Run {
             }
             let stated: Vec<&String> = wanted.iter().filter_map(|w| w.get("lower")).collect();
             for (_, row) in left.iter().filter(|(ours, _)| *ours) {
-                // The other end of a pair that is desired is there by right.
+                // The other end of a desired pair may be there.
                 let peer = *kind == Kind::Link && stated.contains(&&row["name"]);
                 if !peer {
                     wrong += &format!("has    {}\n", line(kind.word(), row));
@@ -373,7 +373,7 @@ impl Run {
         if wrong.is_empty() { Ok(()) } else { Err(format!("converged, but the kernel\n{wrong}")) }
     }
 
-    /// A second pass has nothing to do and sends nothing.
+    /// Checks that a second pass has nothing to do and sends no message.
     fn still(&mut self, desired: &Desired) -> Result<(), String> {
         let (plan, observed) = Rtnl::new()
             .plan(&Namespace::current(), desired, &self.last, &Options::default())
@@ -416,8 +416,8 @@ fn expectations(desired: &Desired) -> Wanted {
     ]
 }
 
-/// A foreign link, without what the desired state says of a link that must exist, and without what
-/// follows from the devices below it or its ports.
+/// Returns a foreign link's row without changeable properties: the desired state may set them, or
+/// they follow from lower devices or ports.
 fn foreign_link(row: &RawMessage, names: &Names, wanted: &Wanted) -> String {
     let mut fields = fields(row, names);
     let stated = wanted
@@ -432,7 +432,7 @@ fn foreign_link(row: &RawMessage, names: &Names, wanted: &Wanted) -> String {
         fields.remove("mtu");
     }
     if fields["kind"] == "bridge" {
-        // That of its least port, unless set by hand.
+        // The lowest address of its ports, unless set by hand.
         fields.remove("lladdr");
     }
     format!("{} {}", row.device(), line("link", &fields))

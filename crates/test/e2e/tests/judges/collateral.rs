@@ -1,7 +1,7 @@
-//! Random namespaces in which another writer has hung objects of every kind on ours, and every
-//! delete, recreate, set-down and move of a link that we can do. What a pass would cost the other
-//! writer it holds, and names: so nothing of theirs is ever gone, and once they have withdrawn all
-//! of ours can go.
+//! Random namespaces in which another writer has put objects of every kind on our links, and every
+//! delete, recreate, set-down and move of a link that we can do. A pass refuses an act that would
+//! cost the other writer something, and names the cost. So no foreign object is ever gone; once the
+//! other writer has withdrawn, all of ours can go.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,13 +21,13 @@ use trueup_rtnl::{MemoryLedger, Namespace, Options, Report, Rtnl};
 use trueup_testkit::fields::{OURS, is_static_entry};
 use trueup_testkit::{Kind, RawMessage, Snapshot, ip_force, quiet_netns, raw_dump};
 
-/// When the entry was used last.
+/// The time of the entry's last use.
 const NDA_CACHEINFO: u16 = 3;
 
-/// Indexes of links that trueup creates begin here.
+/// The first index of links created by trueup.
 const OUR_INDEXES: u32 = 1 << 24;
 
-/// The links of ours, of which a case has some, and the first of a foreign pair and bridge.
+/// Our links, of which a case has some, and the first end of a foreign pair and bridge.
 const DEVS: [&str; 13] =
     ["v0", "v1", "p0", "p1", "br0", "i0", "mv0", "vx0", "vl0", "vr0", "bo0", "d0", "f0"];
 
@@ -72,7 +72,7 @@ fn has(kind: &str) -> bool {
     said.is_empty()
 }
 
-/// What we desire first.
+/// Returns our first desired links.
 fn first(topology: u16, kinds: &[&str]) -> Vec<Link<IfName>> {
     let bit = |at: u16| topology & (1 << at) != 0;
     let pair = |one: &str, other| {
@@ -148,7 +148,7 @@ fn desired(links: Vec<Link<IfName>>, with: &[IfName]) -> Desired {
     desired
 }
 
-/// What another writer types.
+/// Returns another writer's commands.
 fn foreign(&(what, dev, number): &(u8, u8, u8), kinds: &[&str]) -> Vec<String> {
     let at = usize::from(dev) % DEVS.len();
     let (d, n) = (DEVS[at], number);
@@ -213,14 +213,14 @@ fn foreign(&(what, dev, number): &(u8, u8, u8), kinds: &[&str]) -> Vec<String> {
     vec![one_line]
 }
 
-/// A change of ours.
+/// Makes a change of ours.
 fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev): &(u8, u8)) {
     let d = name(DEVS[usize::from(dev) % DEVS.len()]);
     let there: Vec<IfName> = desired.iter().map(|link| link.name).collect();
     let masters = ["br0", "vr0", "bo0"].map(name).into_iter();
     let mut masters: Vec<_> = masters.filter(|it| there.contains(it) && *it != d).collect();
     masters.push(name("fb0"));
-    // Both ends of a pair in bridges can be a loop, whose frames take all processors.
+    // Both ends of a pair in bridges can be a loop, whose frames would use up all processors.
     if d == name("v1") || d == name("p1") {
         masters.retain(|it| *it != name("br0") && *it != name("fb0"));
     }
@@ -261,7 +261,7 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
         9 => link.mtu = Some(if dev % 2 == 0 { 1400 } else { 1200 }),
         10 => with.retain(|dev| *dev != d),
         11 | 12 if masters.iter().any(|master| *master != name("fb0")) => {
-            // A master that the same pass creates.
+            // The same pass creates this master.
             let (kind, new) = match masters.contains(&name("vr0")) {
                 true if what == 12 => (LinkKind::Vrf { table: 52 }, name("vr1")),
                 _ => (LinkKind::Bridge(BridgeAttrs::default()), name("br1")),
@@ -279,7 +279,7 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
             }
         }
     }
-    // What refers to a link that is not there any more, or cannot be what it was.
+    // Repair references to links that are gone or have changed.
     let bridges = |links: &[Link<IfName>], of: IfName| {
         let masters = |kind: &LinkKind<IfName>| {
             matches!(kind, LinkKind::Bridge(_) | LinkKind::Vrf { .. } | LinkKind::Bond(_))
@@ -319,19 +319,19 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
     with.retain(|dev| !lost.contains(dev));
 }
 
-/// Returns the number of a nexthop object.
+/// Returns the id of a nexthop object's row; `None` for other kinds.
 fn nexthop_id(row: &RawMessage) -> Option<u32> {
     const NHA_ID: u16 = 1;
     let bytes = row.attrs.get(&NHA_ID).filter(|_| row.kind == Kind::Nexthop)?;
     Some(u32::from_ne_bytes(bytes[..].try_into().ok()?))
 }
 
-/// What the text of a nexthop object begins with.
+/// Returns the beginning of a nexthop object's text.
 fn nexthop_mark(id: u32) -> String {
     format!("nexthop id {id}: ")
 }
 
-/// What is another writer's, and what is to be kept of it.
+/// Returns the parts to keep of other writers' objects, each with its number.
 fn theirs(world: &World) -> BTreeMap<String, usize> {
     let mut all: BTreeMap<String, usize> = BTreeMap::new();
     let is_theirs = |id: &Id| match id.kind {
@@ -343,7 +343,7 @@ fn theirs(world: &World) -> BTreeMap<String, usize> {
             let (link, other) = world.kept(row);
             let text = match other {
                 Some(row) => format!("{} {row}", world.line(&row)),
-                // That of the foreign pair and bridge we set up.
+                // The hardware address of the foreign pair and bridge that we set up.
                 None if link.contains("name f0") || link.contains("name fb0") => continue,
                 None => link,
             };
@@ -412,7 +412,7 @@ impl Run {
         }
     }
 
-    /// All that the other writer typed is undone.
+    /// Undoes all commands of the other writer.
     fn withdraw(&mut self, typed: &[String]) {
         let undo = |line: &String| {
             let words: Vec<_> = line.split(' ').collect();
@@ -428,7 +428,7 @@ impl Run {
         self.types(&lines);
     }
 
-    /// A pass, in which nothing of the other writer's is gone or changed.
+    /// Makes a pass, and checks that the other writer's objects are unchanged.
     fn pass(&mut self, desired: &Desired) -> Result<Option<Report>, String> {
         Snapshot::settled();
         let before = theirs(&World::look());

@@ -1,6 +1,6 @@
-//! Random desired states, drawn from everything that a file can say, applied again and again by one
-//! source: what the first pass did, or refused to do, is done. `TRUEUP_CASES` and `TRUEUP_SEED`
-//! look further than the default run.
+//! Random desired states, drawn from everything that a file can declare, applied three times by one
+//! source. Only the first pass may write; a later one only retries failures. `TRUEUP_CASES` and
+//! `TRUEUP_SEED` search further than the default run.
 
 #[allow(dead_code, reason = "this target draws no settings")]
 #[path = "../../../../agent/file/tests/arbitrary/mod.rs"]
@@ -24,7 +24,7 @@ use trueup_e2e::property;
 use trueup_file::{File, Settings, TableNames, to_toml};
 use trueup_testkit::{ip_batch, quiet_netns};
 
-/// Devices that are there.
+/// The existing devices.
 const DEVICES: [&str; 4] = ["lo", "v0", "v1", "br0"];
 
 pub(crate) fn no_declaration_is_written_by_a_second_pass() {
@@ -41,7 +41,7 @@ pub(crate) fn no_declaration_is_written_by_a_second_pass() {
     );
 }
 
-/// What became of what was drawn.
+/// Counts of results over all cases.
 #[derive(Default)]
 struct Counts {
     refused: AtomicUsize,
@@ -71,7 +71,7 @@ fn run(desired: Desired, seed: u64, counts: &Counts) -> Result<(), String> {
     let (mut source, mut ledger) = (Rtnl::new(), MemoryLedger::default());
     let options = Options::default();
     let here = Namespace::current();
-    // What is wrong with an object is said of one at a time.
+    // A plan reports the error of one object at a time.
     let desired = settled(desired, |desired| {
         let wrong = match source.plan(&here, desired, &ledger, &options) {
             Ok(_) => return None,
@@ -85,11 +85,11 @@ fn run(desired: Desired, seed: u64, counts: &Counts) -> Result<(), String> {
     let file = File::parse("generated", toml.as_bytes(), &TableNames::default());
     let desired = match file {
         Ok(file) => file.desired,
-        // A file refuses more than its parts.
+        // A file refuses more than a plan does.
         Err(_) => return Ok(()),
     };
     let mut said = toml;
-    // What failed may succeed later: an IPv6 address is no source before it is usable.
+    // A failure may succeed later: an IPv6 address is not valid as a source until it is usable.
     let mut has_failed = BTreeSet::new();
     for pass in 1..=3 {
         let report = source.reconcile(PassInput::new(&here, &desired, &mut ledger, &options));
@@ -116,7 +116,7 @@ fn command(done: &OpOutcome<'_>) -> String {
     done.op.command(done.devices)
 }
 
-/// A state less what is refused of it.
+/// Removes refused objects from a state until none is left.
 fn settled(
     mut desired: Desired,
     mut wrong: impl FnMut(&Desired) -> Option<Result<(Kind, usize), String>>,
@@ -155,7 +155,7 @@ fn describe(said: &mut String, pass: u32, report: &Report) {
     }
 }
 
-/// Draws what brings arbitrary objects together in one small namespace.
+/// Adapts arbitrary objects to one small namespace, so that they interact.
 struct Draw(u64);
 
 impl Draw {
@@ -170,7 +170,7 @@ impl Draw {
         all[self.number() as usize % all.len()]
     }
 
-    /// A value as it was drawn, or one of others.
+    /// Returns the drawn value, or one of `others`.
     fn near<T: Copy>(&mut self, drawn: T, others: &[T]) -> T {
         match self.one_in(3) {
             true => drawn,
@@ -303,7 +303,7 @@ impl Draw {
         let family = address.family();
         address.peer = address.peer.map(|peer| self.ip(family, peer));
         address.metric = self.small(address.metric);
-        // A set of flags is refused for one of them.
+        // One refused flag would refuse the whole set.
         if !self.one_in(3) {
             address.flags = self.of(&[
                 AddressFlags::default(),
@@ -354,7 +354,7 @@ impl Draw {
                 hop.dev = hop.dev.map(|_| draw.of(names));
                 return hop;
             }
-            // A gateway that can be reached.
+            // Use a reachable gateway.
             hop.via = hop.via.map(|via| match Family::of(via) {
                 Family::Inet => Ipv4Addr::new(10, 0, 0, draw.of(&[2, 3, 9])).into(),
                 Family::Inet6 => {

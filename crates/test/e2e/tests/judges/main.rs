@@ -1,6 +1,6 @@
-//! The property with the kernel as judge: random desired states of every kind of object, applied
-//! one after another over what random other writers do. After each pass the raw rows of the kernel
-//! are held against what was authored, by an oracle that shares nothing with the codecs and the
+//! The property, with the kernel as the judge. Random desired states of every kind of object are
+//! applied one after another, while another writer acts at random. After each pass an oracle
+//! compares the kernel's raw rows with the desired ones. It shares no code with the codecs and the
 //! model.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code, though without #[test]")]
@@ -27,20 +27,20 @@ trueup_testkit::kernel_tests![
     moves::whatever_moves_it_is_as_declared_in_the_end,
 ];
 
-/// Returns true if this time the multicast stream is listened to: that takes a tenth of a second,
-/// so it is not each time.
+/// Returns true if this case listens to announcements: that takes a tenth of a second, so only some
+/// cases do.
 fn watches() -> bool {
     WATCH.set(WATCH.get().wrapping_add(1));
     WATCH.get().is_multiple_of(16)
 }
 
-/// Valid states among other writers who keep their distance converge in one pass, always.
+/// Valid states, with other writers that do not interfere, always converge in one pass.
 fn valid_states_converge_in_one_pass() {
     judge(true);
 }
 
-/// Whatever is desired and whatever other writers do: converged is true, and what is not ours
-/// stays.
+/// Whatever is desired and whatever other writers do: a pass that reports converged is right, and
+/// foreign objects stay.
 fn writers_are_left_alone() {
     judge(false);
 }

@@ -1,8 +1,8 @@
-//! Random sequences of what moves on a host: devices come and go between two passes, another writer
-//! takes a subnet to another device, masters are declared together with their ports, links and
-//! addresses exchange what no two may have, and settings of the links are declared beside them.
-//! Each pass is judged as any other. In the end all devices are there, and everything has to be as
-//! declared.
+//! Random sequences of moves on a host. Devices come and go between two passes, and another writer
+//! moves a subnet to another device. Masters are declared together with their ports. Links and
+//! addresses swap properties that must be unique, and settings of links are declared beside them.
+//! Each pass is judged as in the other tests. At the end all devices are there, and everything must
+//! be as declared.
 
 use std::fs;
 
@@ -19,15 +19,15 @@ use trueup_reconcile::{PassInput, Report as _, Source as _};
 
 use crate::case::Run;
 
-/// What another writer does, and what is declared after it.
+/// Another writer's acts, and the desired state after them.
 #[derive(Clone, Debug)]
 struct Step {
     acts: Vec<u8>,
     declared: u32,
 }
 
-/// Passes that it may take until all is as declared: a link below another has to be there before
-/// that one is looked at.
+/// The number of passes that convergence may take: a lower link must exist before the upper one is
+/// considered.
 const PASSES: usize = 3;
 
 pub(crate) fn whatever_moves_it_is_as_declared_in_the_end() {
@@ -44,10 +44,10 @@ fn run(steps: &[Step]) -> Result<(), String> {
     run.end(ran)
 }
 
-/// Where another writer has things.
+/// The places of another writer's objects.
 #[derive(Clone, Copy, Default)]
 struct Place {
-    /// The devices of the subnets, of both families: e0 or e1.
+    /// The device of each subnet, for both families: 0 is e0, 1 is e1.
     subnets: [usize; 2],
     has_device: bool,
     is_down: bool,
@@ -80,7 +80,7 @@ fn act(place: &mut Place, what: u8) -> Vec<String> {
     }
 }
 
-/// Takes an address from one device to another, or anew to the same.
+/// Returns commands that move an address to another device, or make it again on the same.
 fn moved(subnet: &str, from: usize, to: usize) -> Vec<String> {
     let bare = subnet.trim_end_matches(" nodad");
     vec![format!("address del {bare} dev e{from}"), format!("address add {subnet} dev e{to}")]
@@ -111,7 +111,7 @@ fn moves(run: &mut Run, steps: &[Step]) -> Result<(), String> {
     if place.is_down {
         acts.extend(act(&mut place, 4));
     }
-    // A flush may have taken the routes of the subnets.
+    // A flush may have deleted the subnets' routes.
     for (subnet, at) in SUBNETS.iter().zip(place.subnets) {
         acts.extend(moved(subnet, at, at));
     }
@@ -128,7 +128,7 @@ fn moves(run: &mut Run, steps: &[Step]) -> Result<(), String> {
     if !settings.pass(run, declared)? {
         return Err("nothing is in the way of the settings".to_owned());
     }
-    // The settings have changed nothing of the network.
+    // Settings change no part of the network.
     match run.pass(&last)? {
         true => Ok(()),
         false => Err("the settings have undone what was converged".to_owned()),
@@ -139,7 +139,7 @@ fn bit(bits: u32, at: u32) -> bool {
     bits & (1 << at) != 0
 }
 
-/// What is declared, by bits.
+/// Returns the desired state encoded in `bits`.
 fn declared(bits: u32) -> Desired {
     let is = |at| bit(bits, at);
     let mut links: Vec<Link<IfName>> = Vec::new();
@@ -154,7 +154,7 @@ fn declared(bits: u32) -> Desired {
     ifb.master = master(2);
     pair.mtu = Some(if is(3) { 1400 } else { 1500 });
     links.extend([pair, ifb]);
-    // Two of each, which exchange what no two may have.
+    // Two objects that swap a property, which must be unique.
     let of_two = |exchanged: bool, at: usize| if exchanged { 1 - at } else { at };
     for at in 0..2 {
         let mode = MacvlanMode::Bridge;
@@ -193,7 +193,7 @@ fn declared(bits: u32) -> Desired {
     nothing().with_links(links).with_addresses(addresses).with_routes(routes)
 }
 
-/// The settings of links, and what is known of them.
+/// Links' settings, and the state known of them.
 #[derive(Default)]
 struct Kept {
     source: Sysctl,
@@ -201,8 +201,8 @@ struct Kept {
 }
 
 impl Kept {
-    /// A pass over the settings, which has to leave them as declared if it says so. Returns whether
-    /// it converged.
+    /// Makes a pass over the settings. If it reports convergence, checks that they are as declared.
+    /// Returns true if it converged.
     fn pass(&mut self, run: &mut Run, bits: u32) -> Result<bool, String> {
         let value = if bit(bits, 11) { "2" } else { "1" };
         let devices = ["p0", "m0", "x1", "i0"];

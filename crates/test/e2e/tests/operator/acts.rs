@@ -1,4 +1,4 @@
-//! What the operator does in a burst.
+//! The operator's acts in a burst.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -13,11 +13,11 @@ use crate::network;
 use crate::process::{Ended, Process};
 use crate::site::Site;
 
-/// What the operator may do.
+/// The acts permitted in a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Acts {
     All,
-    /// All but what ends the agent.
+    /// All acts except those that end the agent.
     WithoutRestarts,
 }
 
@@ -89,7 +89,7 @@ impl Site {
             true => fs::remove_dir(path),
             false => fs::remove_file(path),
         };
-        // What writes in place writes through links, also to another writer's file.
+        // Writing in place follows links, perhaps to another writer's file.
         let is_apart = fs::symlink_metadata(path).is_ok_and(|found| {
             found.is_file() && std::os::unix::fs::MetadataExt::nlink(&found) == 1
         });
@@ -107,7 +107,7 @@ impl Site {
         self.note(format!("{} {what} {result:?}", path.display()));
     }
 
-    /// Binds another file over a file, or removes that.
+    /// Mounts another file over a file, or unmounts it.
     fn bind(&self, path: &Path) -> std::io::Result<()> {
         if unmount(path) {
             return Ok(());
@@ -130,7 +130,7 @@ impl Site {
         self.note("the state directory is removed");
         self.answered.removals += 1;
         let _absent = fs::remove_dir_all(self.state());
-        // An agent that still starts may not have read the journal yet. One that has makes it anew.
+        // A starting agent may not have read the journal yet. One that has writes it again.
         let is_starting = |process: &Process| !process.has_converged_before();
         self.is_state_lost |= self.process.as_ref().is_some_and(is_starting);
         if self.acts == Acts::WithoutRestarts {
@@ -172,7 +172,7 @@ impl Site {
                 process.signal(Signal::KILL);
                 let ended = process.wait();
                 self.process = None;
-                // Unless it ended by itself right before.
+                // The agent may have ended by itself just before.
                 assert!(matches!(ended, Ended::Signal(9) | Ended::Code(1)), "{ended:?}");
                 "SIGKILL"
             }

@@ -1,15 +1,15 @@
-//! The state that the operator declares.
+//! The desired state that the operator declares.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use fastrand::Rng;
 
-/// A random declared state. The text of two versions differs.
+/// A random declared state. Any two versions have different texts.
 #[derive(Clone, Debug)]
 pub(crate) struct Declared {
     pub(crate) version: u32,
-    /// The gateway of a route, by its last byte.
+    /// The last byte of a route's gateway.
     pub(crate) gateway: u8,
     pub(crate) has_second_pair: bool,
     pub(crate) has_blackhole: bool,
@@ -17,9 +17,9 @@ pub(crate) struct Declared {
     pub(crate) has_extra_file: bool,
     pub(crate) rp_filter: u8,
     pub(crate) proxy_arp: u8,
-    /// Part of the names of the sections.
+    /// A number that is part of the sections' names.
     name: u8,
-    /// The order of the sections.
+    /// A seed for the sections' order.
     order: u64,
 }
 
@@ -39,12 +39,12 @@ impl Declared {
         }
     }
 
-    /// The words that are another in each version.
+    /// Returns the words that differ between versions.
     pub(crate) fn word(&self) -> String {
         format!("version-{};", self.version)
     }
 
-    /// The text of the file. `root` is the site's folder.
+    /// Returns the text of the file. `root` is the site's directory.
     pub(crate) fn text(&self, root: &Path) -> String {
         let (word, name, root) = (self.word(), self.name, root.display());
         let mut sections = vec![

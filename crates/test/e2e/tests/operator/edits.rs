@@ -1,4 +1,4 @@
-//! The ways in which people and programs edit a file.
+//! The ways in which users and programs edit a file.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -18,12 +18,12 @@ pub(crate) enum Edit {
     InPlace,
     RenameOver,
     TruncateThenWrite,
-    /// In parts, by a program that keeps it open.
+    /// By a program that keeps the file open and writes it in parts.
     InParts,
     MoveAwayThenWrite,
     MoveAwayAndBack,
     Sed,
-    /// As the kubelet does: the link `..data` to a folder is exchanged.
+    /// By replacing the link `..data` to a directory, like the kubelet.
     ConfigMap,
 }
 
@@ -38,12 +38,12 @@ pub(crate) const EDITS: [Edit; 8] = [
     Edit::ConfigMap,
 ];
 
-/// Returns true for a regular file, or a link to one. A program waits for ever that writes to a FIFO.
+/// Returns true for a regular file, or a link to one. Writing to a FIFO would block forever.
 pub(crate) fn is_file(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.is_file())
 }
 
-/// Writes the text of `next` to `path`, where the text of `last` is.
+/// Writes the text of `next` to `path`, which holds the text of `last`.
 pub(crate) fn edit(
     how: Edit,
     path: &Path,
@@ -98,7 +98,7 @@ pub(crate) fn rename_over(path: &Path, text: &str) -> io::Result<()> {
     fs::rename(new, path)
 }
 
-/// Puts the text behind `..data`, and a link to it at the path.
+/// Writes the text behind `..data`, and links the path to it.
 pub(crate) fn config_map(path: &Path, text: &str, version: u32) -> io::Result<()> {
     let (folder, name) = (path.parent().unwrap(), path.file_name().unwrap());
     let version = format!("..version-{version}");
@@ -126,7 +126,7 @@ pub(crate) fn config_map(path: &Path, text: &str, version: u32) -> io::Result<()
     }
 }
 
-/// Makes the file one that cannot be put in force. Returns what was done.
+/// Makes the file unusable for the agent. Returns the name of the act.
 pub(crate) fn spoil(path: &Path, rng: &mut Rng) -> (&'static str, io::Result<()>) {
     let remove = || match fs::symlink_metadata(path)?.is_dir() {
         true => fs::remove_dir_all(path),

@@ -1,4 +1,4 @@
-//! Folders that are moved away, made anew, exchanged for links, and mounted over.
+//! Directories that are moved away, made again, replaced by links, and mounted over.
 
 use std::fs;
 use std::io;
@@ -9,16 +9,16 @@ use fastrand::Rng;
 
 use crate::commands::{is_mounted, mount_bind, mount_tmpfs, unmount};
 
-/// The content of each file of another writer.
+/// The content of all another writer's files.
 const THEIRS: &str = "theirs\n";
 
-/// A folder on the path of the declaration, of a declared file, or of a source. A file of another
-/// writer is in it, in each form that the operator gives it.
+/// A directory on the path of the declaration, of a declared file, or of a source. Each form of it
+/// that the operator makes has another writer's file in it.
 pub(crate) struct Folder {
     path: PathBuf,
-    /// The folder in it that has the files, such as `a/b`; may be empty.
+    /// The subdirectory with the files, such as `a/b`; may be empty.
     inner: &'static str,
-    /// Set if the disk was full when another writer's file was to be written.
+    /// True if a full disk prevented the writing of another writer's file.
     lacks_theirs: bool,
 }
 
@@ -34,7 +34,7 @@ impl Folder {
         &self.path
     }
 
-    /// The file of another writer.
+    /// Returns the path of another writer's file.
     pub(crate) fn theirs(&self) -> PathBuf {
         self.path.join(self.inner).join("theirs")
     }
@@ -49,12 +49,12 @@ impl Folder {
         fs::write(inner.join("theirs"), THEIRS)
     }
 
-    /// A folder or a file beside this one.
+    /// Returns a path beside the directory.
     fn beside(&self, extension: &str) -> PathBuf {
         self.path.with_extension(extension)
     }
 
-    /// Does something to the folder, or nothing if that is not possible now. Returns what was done.
+    /// Harms the directory, or does nothing if that is impossible now. Returns the name of the act.
     pub(crate) fn harm(&mut self, rng: &mut Rng) -> (&'static str, io::Result<()>) {
         match rng.u8(0..7) {
             0 => ("is moved away", self.move_away()),
@@ -67,7 +67,7 @@ impl Folder {
                 self.move_away().and_then(|()| symlink(self.beside("away"), &self.path)),
             ),
             3 => ("is moved back", self.move_back()),
-            // A mount over a link would be one over the folder that it leads to.
+            // A mount over a link would cover the link's target.
             4 | 5 if self.path.is_symlink() => ("is a link", Ok(())),
             4 => {
                 let is_mounted = mount_tmpfs(&self.path, "256k");
@@ -116,7 +116,8 @@ impl Folder {
         match fs::symlink_metadata(&self.path) {
             Ok(found) if found.is_symlink() => fs::remove_file(&self.path)?,
             Ok(_) if is_mounted(&self.path) => return Err(io::Error::other("mounted over")),
-            // The agent may write there meanwhile, which keeps a folder from being removed.
+            // Rename it: the agent may write there meanwhile, and a directory with content cannot
+            // be removed.
             Ok(_) => fs::rename(&self.path, self.beside("gone"))?,
             Err(_) => {}
         }
@@ -125,14 +126,15 @@ impl Folder {
         Ok(())
     }
 
-    /// Makes the folder usable: as it was, or as it is now, if that is a folder.
+    /// Makes the directory usable: restores the former one, or keeps the present one if it is a
+    /// directory.
     pub(crate) fn restore(&mut self, rng: &mut Rng) {
         let stays = rng.u8(0..3) == 0 && self.path.is_dir();
         if !stays {
             while is_mounted(&self.path) {
                 assert!(unmount(&self.path), "{}", self.path.display());
             }
-            // Nothing is away, or the new folder may stay.
+            // If nothing was moved away, or by chance, the new directory stays.
             if !self.path.is_dir() || rng.bool() {
                 let _impossible = self.move_back();
             }
@@ -154,7 +156,7 @@ impl Folder {
         }
     }
 
-    /// Notes that another writer's file could not be written.
+    /// Records that another writer's file could not be written.
     pub(crate) fn lacks_theirs(&mut self) {
         self.lacks_theirs = true;
     }

@@ -1,4 +1,4 @@
-//! What is declared, compared with the kernel as `ip` shows it, and with the files.
+//! Compares the declaration with the kernel, as `ip` shows it, and with the files.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -12,7 +12,7 @@ use trueup_testkit::ip_json;
 use crate::declared::Declared;
 use crate::network::OURS;
 
-/// Names all that is not as declared. `source` is the content of the source.
+/// Returns all differences from the declaration. `source` is the source's content.
 pub(crate) fn differences(declared: &Declared, root: &Path, source: &str) -> Vec<String> {
     let mut found = Differences::default();
     found.links(declared);
@@ -72,7 +72,7 @@ impl Differences {
         for row in rows.iter().filter(|row| OURS.contains(&text(row, "ifname"))) {
             for address in row["addr_info"].as_array().into_iter().flatten() {
                 let local = text(address, "local");
-                // The kernel's own.
+                // Link-local addresses are the kernel's own.
                 if !local.starts_with("fe80:") {
                     let length = &address["prefixlen"];
                     is.insert(format!("{local}/{length} {}", text(row, "ifname")));

@@ -1,4 +1,4 @@
-//! What the agent prints, as the journal of a host would have it: both streams in one.
+//! The agent's output, as a host's journal would have it: both streams in one.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read};
@@ -7,7 +7,7 @@ use std::thread;
 
 use trueup_testkit::wait_until;
 
-/// The lines of one process.
+/// One process's lines.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<(Stream, String)>>>);
 
@@ -17,19 +17,19 @@ pub(crate) enum Stream {
     Err,
 }
 
-/// What the operator has done in a burst, for lines that answer it.
+/// The operator's acts in a burst, which lines may answer.
 #[derive(Default)]
 pub(crate) struct Answered {
     /// Acts of any kind.
     pub(crate) acts: usize,
-    /// Edits of the file, and signals to read it.
+    /// Edits of the file, and signals to reload it.
     pub(crate) reads: usize,
     /// Removals of the state directory.
     pub(crate) removals: usize,
 }
 
 impl Log {
-    /// Takes up what a stream says, on a thread, until it ends.
+    /// Reads a stream's lines on a thread, until it ends.
     pub(crate) fn follow(&self, stream: Stream, from: impl Read + Send + 'static) {
         let log = self.clone();
         thread::spawn(move || {
@@ -44,7 +44,7 @@ impl Log {
         self.0.lock().unwrap().len()
     }
 
-    /// The last line of a stream that `is_wanted`.
+    /// Returns the last line of a stream that `is_wanted` accepts.
     pub(crate) fn last(&self, stream: Stream, is_wanted: impl Fn(&str) -> bool) -> Option<String> {
         let lines = self.0.lock().unwrap();
         let mut found = lines.iter().rev();
@@ -52,7 +52,7 @@ impl Log {
         found.map(|(_, line)| line.clone())
     }
 
-    /// The last lines, for a failure.
+    /// Returns the last lines, for a failure message.
     pub(crate) fn tail(&self, count: usize) -> String {
         let lines = self.0.lock().unwrap();
         let from = lines.len().saturating_sub(count);
@@ -60,7 +60,7 @@ impl Log {
         lines.collect()
     }
 
-    /// Names a line from `begin` on that is repeated though nothing was done that it answers.
+    /// Returns a line, from `begin` on, that was repeated although no act explains it.
     pub(crate) fn repeated(&self, begin: usize, answered: &Answered) -> Option<String> {
         let lines = self.0.lock().unwrap();
         let lines = &lines[begin..];
@@ -81,11 +81,11 @@ impl Log {
 }
 
 impl Answered {
-    /// How many more times a line may come at once.
+    /// Returns how many more times a line may come now.
     fn may_repeat(&self, line: &str) -> usize {
         let is_change = ["+ ", "~ ", "- ", "* "].iter().any(|sign| line.starts_with(sign));
         if is_change {
-            // Each is a change that was made.
+            // Each line is a change that was made.
             self.acts
         } else if line.contains("in force") {
             self.reads

@@ -1,7 +1,6 @@
-//! A random operator against a running agent: edits, folders that move, mounts, full disks, signals,
-//! clocks that jump, and a removed state directory. After each burst of this the operator restores
-//! a sane world, and the agent has to converge, to leave everything foreign alone, and to leak
-//! nothing.
+//! A random operator and a running agent: edits, directories that move, mounts, full disks,
+//! signals, clocks that jump, and a removed state directory. After each burst the operator restores
+//! a sane world. Then the agent must converge, leave foreign objects alone, and leak nothing.
 //!
 //! The default run draws the same bursts each time, for some seconds. `TRUEUP_LONG=1` draws others
 //! for ten minutes; `TRUEUP_SECONDS` sets the time, `TRUEUP_SEED` the seed: a number, or `random`.
@@ -37,10 +36,10 @@ trueup_testkit::kernel_tests![
     log::a_line_that_is_repeated_is_found,
 ];
 
-/// The seed of the default run.
+/// The default seed of the bursts.
 const SEED: u64 = 17;
 
-/// One process for all bursts, so that what it leaks adds up.
+/// One process for all bursts, so that leaks add up.
 fn an_agent_that_is_never_restarted_converges_after_each_burst_and_leaks_nothing() {
     operate(Acts::WithoutRestarts);
 }
@@ -55,7 +54,7 @@ fn operate(acts: Acts) {
     let seconds = seconds.unwrap_or(if is_long { 600 } else { 12 });
     let seed = match env::var("TRUEUP_SEED").as_deref() {
         Ok("random") => fresh_seed(),
-        // The same variable has seeds of another form for the judges.
+        // The judges use the same variable for seeds of another form.
         Ok(text) => text.parse().expect("TRUEUP_SEED: a number, or `random`"),
         Err(_) if is_long => fresh_seed(),
         Err(_) => SEED,

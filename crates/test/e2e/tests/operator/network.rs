@@ -1,4 +1,4 @@
-//! What the operator, and another program, do to the network.
+//! The operator's and another program's acts on the network.
 
 use std::fs;
 use std::io;
@@ -7,10 +7,10 @@ use fastrand::Rng;
 
 use crate::commands::ip;
 
-/// All links that may be declared.
+/// All links that a declaration may have.
 pub(crate) const OURS: [&str; 5] = ["obr", "oa", "ob", "oc", "od"];
 
-/// What another writer has made, before the first burst.
+/// Another writer's objects, made before the first burst.
 pub(crate) const FOREIGN: [&str; 8] = [
     "link add theirs type veth peer name theirs-end",
     "link set theirs up",
@@ -22,7 +22,7 @@ pub(crate) const FOREIGN: [&str; 8] = [
     "rule add pref 7777 to 10.79.0.0/16 lookup 77",
 ];
 
-/// Puts a route of another writer in the place of the agent's: it has to go for all to converge.
+/// Replaces the agent's route with another writer's. It must go before all can converge.
 const TAKEN: &str = "route replace blackhole 10.99.1.0/24";
 
 const HARM: [&str; 14] = [
@@ -45,7 +45,7 @@ const HARM: [&str; 14] = [
 const SETTINGS: [(&str, &str); 3] =
     [("ipv4/ip_forward", "0"), ("ipv4/conf/all/rp_filter", "1"), ("ipv4/conf/obr/proxy_arp", "1")];
 
-/// Harms what is declared. Returns what was done.
+/// Harms declared objects. Returns the name of the act.
 pub(crate) fn harm(rng: &mut Rng) -> &'static str {
     match rng.usize(0..HARM.len() + SETTINGS.len()) {
         n if n < HARM.len() => {
@@ -54,24 +54,24 @@ pub(crate) fn harm(rng: &mut Rng) -> &'static str {
         }
         n => {
             let (setting, value) = SETTINGS[n - HARM.len()];
-            // Its link may be gone.
+            // The setting's link may be gone.
             let _absent = set(setting, value);
             setting
         }
     }
 }
 
-/// Sets a sysctl below `net`.
+/// Writes a sysctl below `net`.
 pub(crate) fn set(setting: &str, value: &str) -> io::Result<()> {
     fs::write(format!("/proc/sys/net/{setting}"), value)
 }
 
-/// Removes what is in the agent's way.
+/// Deletes the route that keeps the agent from converging.
 pub(crate) fn restore() {
     ip("route delete blackhole 10.99.1.0/24 protocol boot");
 }
 
-/// Removes the links that the agent does not know any more as its own.
+/// Deletes the links that the agent no longer knows as its own.
 pub(crate) fn remove_links() {
     for link in OURS {
         ip(&format!("link delete {link}"));

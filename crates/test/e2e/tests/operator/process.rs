@@ -1,4 +1,4 @@
-//! The process of the agent, and what it takes.
+//! The agent's process, and its use of resources.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -9,17 +9,17 @@ use trueup_testkit::wait_until;
 
 use crate::log::{Log, Stream};
 
-/// A process of the agent; killed when dropped.
+/// A process of the agent, killed on drop.
 pub(crate) struct Process {
     child: Child,
     pub(crate) log: Log,
-    /// What it took when it first had converged.
+    /// Its resources when it had first converged.
     first: Option<Usage>,
-    /// Its memory each time that it had converged.
+    /// Its memory in KiB after each convergence.
     memory: Vec<u64>,
 }
 
-/// What a process has open, by counts.
+/// The numbers of a process's open resources.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     descriptors: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Usage {
     threads: usize,
 }
 
-/// How a process ended.
+/// The end of a process: its exit code or signal.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Ended {
     Code(i32),
@@ -46,11 +46,11 @@ impl Process {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        // It may have ended.
+        // The process may have ended already.
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
-    /// How it ended, if it has.
+    /// Returns the way in which it ended; `None` while it runs.
     pub(crate) fn ended(&mut self) -> Option<Ended> {
         let status = self.child.try_wait().unwrap()?;
         Some(match (status.code(), status.signal()) {
@@ -59,8 +59,8 @@ impl Process {
         })
     }
 
-    /// Waits until the agent catches SIGHUP and SIGTERM, or has ended. Before that they end it, as
-    /// they end every process.
+    /// Waits until the agent catches SIGHUP and SIGTERM, or has ended. Before that, these signals
+    /// end it like any process.
     pub(crate) fn wait_until_signals_are_caught(&mut self) {
         let status = format!("/proc/{}/status", self.child.id());
         let catches = || {
@@ -94,7 +94,7 @@ impl Process {
         Some(Usage { descriptors: count("fd")?, watches: watches.sum(), threads: count("task")? })
     }
 
-    /// Names what there is more of than when the agent first had converged.
+    /// Names a resource of which there is more than after the first convergence.
     pub(crate) fn leaked(&mut self) -> Option<String> {
         let now = self.usage()?;
         let first = *self.first.get_or_insert(now);
@@ -104,7 +104,7 @@ impl Process {
         is_more.then(|| format!("it has {now:?}, and had {first:?}"))
     }
 
-    /// Notes the memory that it has of its own, in KiB.
+    /// Records its private memory in KiB.
     pub(crate) fn note_memory(&mut self) {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let mut words = status.split_whitespace();
@@ -112,9 +112,10 @@ impl Process {
         self.memory.push(words.next().unwrap().parse().unwrap());
     }
 
-    /// The medians of its memory in KiB, early and late, once there are enough to compare.
+    /// Returns the medians of its memory in KiB, early and late; `None` if there are too few
+    /// values.
     pub(crate) fn memory(&self) -> Option<(u64, u64)> {
-        // The first are those of a process that still warms up.
+        // Skip the first values, before the process has warmed up.
         let noted = self.memory.get(3..)?;
         let third = noted.len() / 3;
         let median = |part: &[u64]| {
@@ -132,7 +133,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

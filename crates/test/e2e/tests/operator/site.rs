@@ -1,4 +1,4 @@
-//! The host of the agent: its folders, disks, network, and the process.
+//! The agent's host: its directories, disks, network, and the process.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -26,11 +26,11 @@ use crate::process::{Ended, Process};
 
 const TRUEUP: &str = env!("CARGO_BIN_EXE_trueup-under-test");
 
-/// How long the agent may take to converge. What fails for good is tried again after a minute, and
-/// so is what another writer removes again and again; the rest is for a busy machine.
+/// The time limit for convergence. A permanent failure is retried after a minute, and so is an
+/// object that another writer removes repeatedly; the rest is for a busy machine.
 const SOON: Duration = Duration::from_secs(150);
 
-/// The most memory that the agent may have of its own, in KiB.
+/// The limit of the agent's private memory, in KiB.
 const MOST_MEMORY: u64 = 64 * 1024;
 
 pub(crate) struct Site {
@@ -38,32 +38,33 @@ pub(crate) struct Site {
     pub(crate) acts: Acts,
     pub(crate) rng: Rng,
     seed: u64,
-    /// Those of the declaration, of the files `etc/conf` and `deep/a/b/conf`, and of the source.
+    /// The directories of the declaration, of the files `etc/conf` and `deep/a/b/conf`, and of the
+    /// source.
     pub(crate) folders: [Folder; 4],
-    /// The one of the other files; it stays where it is.
+    /// The directory of the other files, which stays in place.
     plain: Folder,
     pub(crate) declared: Declared,
     versions: u32,
-    /// The content of the source.
+    /// The content of the source file.
     pub(crate) source: String,
     pub(crate) process: Option<Process>,
     pub(crate) is_stopped: bool,
-    /// Set if a process began without a journal, though there had been one, or may have.
+    /// True if a process started without a journal, although there was or may have been one.
     pub(crate) is_state_lost: bool,
-    /// Set if nothing has happened to the world since the process began.
+    /// True if the world is unchanged since the process started.
     began_in_a_sane_world: bool,
-    /// Everything of others in the namespace.
+    /// All foreign objects in the namespace.
     foreign: Option<Snapshot>,
-    /// libfaketime, if it is installed.
+    /// The path of libfaketime; `None` if it is not installed.
     pub(crate) clock: Option<String>,
     pub(crate) history: Vec<String>,
     pub(crate) answered: Answered,
-    /// The lines of the process when the burst began.
+    /// The number of the process's lines when the burst began.
     log_begin: usize,
     sum: Sum,
 }
 
-/// What was done in all.
+/// Totals over all bursts.
 #[derive(Default)]
 struct Sum {
     bursts: usize,
@@ -79,7 +80,7 @@ impl Site {
         let name = format!("trueup-operator-{}-{next}", std::process::id());
         let root = std::env::temp_dir().join(name);
         trueup_testkit::empty_directory(&root).unwrap();
-        // What is left after a failure goes with the mount namespace.
+        // After a failure, everything left is deleted with the mount namespace.
         assert!(mount_tmpfs(&root, "64m"));
         for (disk, size) in [("disk", "4m"), ("files", "1m")] {
             fs::create_dir(root.join(disk)).unwrap();
@@ -95,7 +96,7 @@ impl Site {
         let plain = folder("files/plain", "");
         fs::write(root.join("clock"), "+0").unwrap();
         network::FOREIGN.iter().for_each(|words| assert!(ip(words), "{words}"));
-        // It shows in the rows of all links.
+        // Set it first, as it shows in the rows of all links.
         network::set("ipv4/ip_forward", "1").unwrap();
         let clock = clock();
         let declared = Declared::random(0, &mut rng);
@@ -127,7 +128,7 @@ impl Site {
         site
     }
 
-    /// The file of the declaration.
+    /// Returns the path of the declaration.
     pub(crate) fn file(&self) -> PathBuf {
         self.root.join("conf/f.toml")
     }
@@ -145,7 +146,7 @@ impl Site {
         })
     }
 
-    /// The disks that can be full: that of the state directory, and that of the files.
+    /// Returns the disks that can be full: the state directory's, and the files'.
     pub(crate) fn disks(&self) -> [PathBuf; 2] {
         ["disk", "files"].map(|name| self.root.join(name))
     }
@@ -177,7 +178,7 @@ impl Site {
         self.sum.starts += 1;
     }
 
-    /// Takes note of an agent that has ended by itself, and fails if it had no reason.
+    /// Handles an agent that has ended by itself, and fails if it had no reason.
     pub(crate) fn notice_end(&mut self) {
         let Some(process) = &mut self.process else {
             return;
@@ -185,8 +186,8 @@ impl Site {
         let Some(ended) = process.ended() else {
             return;
         };
-        // The documented reasons: the file or the disk when it starts; later a state directory that
-        // was removed and cannot be made anew.
+        // The documented reasons: the file or the disk at the start; later a state directory that
+        // was removed and cannot be made again.
         let last = process.log.last(Stream::Err, |_| true).unwrap_or_default();
         let has_reason = !process.has_converged_before() || last.contains("was removed");
         if self.acts != Acts::All || ended != Ended::Code(1) || !has_reason {
@@ -205,7 +206,7 @@ impl Site {
         self.settle();
     }
 
-    /// Some acts, a sane world, and the judgement.
+    /// Makes some acts, restores a sane world, and judges the agent.
     pub(crate) fn burst(&mut self) {
         self.history.clear();
         self.answered = Answered::default();
@@ -251,10 +252,10 @@ impl Site {
         for folder in &mut self.folders {
             folder.restore(&mut self.rng);
         }
-        // Also those that a folder had hidden.
+        // Also the mounts that a directory had hidden.
         self.unmount_files();
         for target in self.targets() {
-            // What is no file is refused, and stays.
+            // The agent refuses to replace these, so remove them.
             if target.is_symlink() {
                 fs::remove_file(&target).unwrap();
             } else if target.is_dir() {
@@ -264,7 +265,7 @@ impl Site {
         network::restore();
         let edit = self.any_edit();
         self.write_source(edit).unwrap();
-        // The declaration as it was last, in one more way, or a new one.
+        // Edit the last declaration once more, or declare a new one.
         let next = match self.rng.bool() {
             true => self.next_declared(),
             false => self.declared.clone(),
@@ -285,17 +286,17 @@ impl Site {
         self.remove_what_is_lost();
     }
 
-    /// Removes what the agent does not know any more as its own.
+    /// Removes objects that the agent no longer knows as its own.
     fn remove_what_is_lost(&mut self) {
         if std::mem::take(&mut self.is_state_lost) {
             self.note("the journal is lost: what it had is removed");
             network::remove_links();
-            // If it is declared, the agent creates it again, and so removes it later.
+            // If the file is declared, the agent creates it again, so it can remove it later.
             let _absent = fs::remove_file(self.root.join("files/plain/extra"));
         }
     }
 
-    /// Unmounts what is mounted over files, wherever their folders are now.
+    /// Unmounts everything mounted over files, wherever their directories are now.
     fn unmount_files(&self) {
         let stays = |mount: &Path| {
             let mut folders = self.folders.iter().map(Folder::path);
@@ -305,12 +306,12 @@ impl Site {
         };
         let mounts = mounts().rev().filter(|mount| mount.starts_with(&self.root));
         for mount in mounts.filter(|mount| !stays(mount)) {
-            // It may be below another mount.
+            // The mount may be below another one.
             unmount(&mount);
         }
     }
 
-    /// The declared files that the operator harms.
+    /// Returns the declared files that the operator harms.
     pub(crate) fn targets(&self) -> [PathBuf; 3] {
         ["etc/conf", "deep/a/b/conf", "plain/copy"].map(|name| self.root.join("files").join(name))
     }
@@ -323,14 +324,14 @@ impl Site {
         self.versions += 1;
         let mut next = Declared::random(self.versions, &mut self.rng);
         if self.rng.u8(0..4) == 0 {
-            // A small change.
+            // Sometimes only the version changes.
             next = self.declared.clone();
             next.version = self.versions;
         }
         next
     }
 
-    /// Writes the declaration; where a way does not lead there, over what is there.
+    /// Writes the declaration by `edit`; if that fails, replaces the file.
     pub(crate) fn declare(&mut self, edit: Edit, next: Declared) {
         let (file, text) = (self.file(), next.text(&self.root));
         self.note(format!("declares {} by {edit:?}", next.word()));
@@ -343,7 +344,7 @@ impl Site {
         let is_edited = edited.is_ok() && fs::read_to_string(&file).is_ok_and(|now| now == text);
         let is_declared = is_edited || edits::rename_over(&file, &text).is_ok();
         let is_private = fs::set_permissions(&file, fs::Permissions::from_mode(0o644));
-        // The folder may be away.
+        // The directory may have been moved away.
         if !is_declared || is_private.is_err() {
             self.note("  (not possible)");
         }
@@ -351,7 +352,7 @@ impl Site {
         self.answered.reads += 4;
     }
 
-    /// Writes a new source.
+    /// Writes new content to the source.
     pub(crate) fn write_source(&mut self, edit: Edit) -> io::Result<()> {
         self.versions += 1;
         self.source = format!("source {}\n", self.versions);
@@ -369,7 +370,7 @@ impl Site {
         fs::rename(new, self.root.join("clock")).unwrap();
     }
 
-    /// Fills a disk.
+    /// Fills a disk up.
     pub(crate) fn fill(disk: &Path) -> io::Result<()> {
         let mut filler = fs::File::create(disk.join("filler"))?;
         let block = [0; 4096];
@@ -377,11 +378,11 @@ impl Site {
         Ok(())
     }
 
-    /// Waits until all is as declared, and fails if that takes too long, if something of others is
-    /// lost, or if something leaks.
+    /// Waits until all is as declared. Fails if that takes too long, if foreign objects are lost,
+    /// or if something leaks.
     fn settle(&mut self) {
         let begin = Instant::now();
-        // An operator who has waited asks for a look, or waits on; in a short run always the former.
+        // After some time an operator asks for a reload, or keeps waiting; a short run always asks.
         let (asks, after) = match std::env::var_os("TRUEUP_LONG") {
             None => (true, Duration::from_secs(2)),
             Some(_) => (self.rng.bool(), Duration::from_secs(5)),
@@ -442,7 +443,7 @@ impl Site {
         if !problems.is_empty() {
             return problems;
         }
-        // The agent's own word, and that of a second one.
+        // By the agent's own report, and by another process's.
         let process = self.process.as_mut().unwrap();
         let is_verdict = |line: &str| line == "converged" || line.starts_with("not converged");
         let verdict = process.log.last(Stream::Out, is_verdict);
@@ -460,7 +461,7 @@ impl Site {
         problems
     }
 
-    /// Fails with all that helps to understand it.
+    /// Fails with everything that helps to understand the failure.
     #[track_caller]
     pub(crate) fn fail(&self, problems: &[String]) -> ! {
         let files = Command::new("ls").arg("-lR").arg(&self.root).output();
@@ -477,7 +478,7 @@ impl Site {
         );
     }
 
-    /// Checks the memory, and ends the agent as a service manager does. Returns what was done.
+    /// Checks the memory, and ends the agent as a service manager does. Returns the totals.
     pub(crate) fn end(mut self) -> String {
         let mut process = self.process.take().unwrap();
         let memory = process.memory();
@@ -502,7 +503,7 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         self.process = None;
-        // With all that is mounted below. What is left then is in a temporary directory.
+        // This unmounts everything below. Only a temporary directory is left.
         let _ = unmount(&self.root);
         let _ = fs::remove_dir(&self.root);
     }
@@ -512,8 +513,8 @@ fn without_ours(rows: Snapshot) -> Snapshot {
     rows.without_protocol(116).without_devices(&network::OURS)
 }
 
-/// The library that makes a wall clock jump, where it is installed. It leaves shared memory of
-/// processes that are killed, so that is a tmpfs of ours.
+/// Returns the path of libfaketime, if it is installed; it makes a process's wall clock jump. It
+/// leaves the shared memory of killed processes behind, so that is on a tmpfs of ours.
 fn clock() -> Option<String> {
     static SHARED_MEMORY: Once = Once::new();
     let library =

@@ -1,4 +1,4 @@
-//! The agent: what `trueup watch` runs, on one thread and by a simulated clock.
+//! The agent: the parts of `trueup watch`, on one thread and by a simulated clock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,33 +30,33 @@ pub(crate) struct Agent {
     ledger: JournalLedger,
     options: Options,
     desired: Desired,
-    /// True if it was changed since the last pass.
+    /// True if the desired state changed since the last pass.
     is_changed: bool,
-    /// The revision of the last pass that gave a report.
+    /// The revision of the last pass with a report.
     last_reported: Option<Revision>,
     /// The objects that are not in place, by the reports so far.
     statuses: BTreeMap<OpKey, Arc<Status>>,
 }
 
-/// What a step of the loop was.
+/// The result of one step of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stepped {
-    /// Something that is no pass.
+    /// Any act except a pass.
     On,
     Pass {
         converged: bool,
         applied: usize,
         is_full: bool,
-        /// It could not run.
+        /// True if the pass could not run.
         is_error: bool,
-        /// What is desired cannot be: a device is not there.
+        /// True if the desired state is impossible: a device is missing.
         is_refused: bool,
     },
-    /// The loop has ended: its namespace is gone.
+    /// The loop has ended, as its namespace is gone.
     Ended,
 }
 
-/// The longest wait of the loop: its interval, with the jitter.
+/// The loop's longest wait: its interval, plus the jitter.
 const LONGEST_WAIT: Duration = Duration::from_millis(5600);
 
 impl Agent {
@@ -101,7 +101,7 @@ impl Agent {
         }
     }
 
-    /// Whether the journal does not write any more: only a restart mends that.
+    /// Returns true if the journal no longer writes: only a restart repairs that.
     pub(crate) fn journal_failed(&self) -> bool {
         self.journal.failure().is_some()
     }
@@ -123,7 +123,7 @@ impl Agent {
         world.judge.set_desired(desired);
     }
 
-    /// Changes the desired state in place, so that the source knows which routes have changed.
+    /// Changes the desired state in place, so the source knows which routes have changed.
     fn change(&mut self, desired: &Desired) {
         let routes = self.desired.routes.take();
         self.desired = desired.clone();
@@ -143,7 +143,7 @@ impl Agent {
         self.desired.routes = Some(routes);
     }
 
-    /// Does what the driver does next.
+    /// Makes the driver's next step.
     pub(crate) fn step(&mut self) -> Stepped {
         let now = self.world.now();
         match self.state.poll_action(now) {

@@ -1,5 +1,5 @@
-//! The disk below the journal, in memory: it may be full, fail to sync, and lose or tear at a kill
-//! what was not synced.
+//! The journal's disk, in memory. It may be full, fail to sync, and at a kill lose or tear data
+//! that was not synced.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,7 +10,7 @@ use trueup_journal::{Journal, Storage};
 
 use crate::world::World;
 
-/// What disks write at once.
+/// The number of bytes that a disk writes atomically.
 const BLOCK: usize = 512;
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
@@ -20,9 +20,9 @@ const ENOSPC: i32 = 28;
 pub(crate) enum DiskFault {
     KillBefore,
     KillAfter,
-    /// From here on nothing makes the file longer.
+    /// From here on, the file cannot grow.
     Full,
-    /// From here on no sync succeeds.
+    /// From here on, no sync succeeds.
     SyncFails,
 }
 
@@ -36,10 +36,10 @@ impl DiskFault {
     }
 }
 
-/// The bytes, and what happens to them.
+/// The stored bytes, and the faults.
 pub(crate) struct Platter {
     bytes: Vec<u8>,
-    /// What a loss of power leaves at least.
+    /// The bytes that survive a loss of power.
     durable: Vec<u8>,
     pending: Vec<Piece>,
     pub(crate) faults: BTreeMap<u32, DiskFault>,
@@ -47,9 +47,9 @@ pub(crate) struct Platter {
     pub(crate) ops: u32,
     is_full: bool,
     fails_to_sync: bool,
-    /// The process that uses it was killed: nothing reaches it any more.
+    /// True if the process was killed: no operation reaches the disk.
     pub(crate) is_killed: bool,
-    /// The number of the process that uses it.
+    /// The number of the process that uses the disk.
     life: u64,
 }
 
@@ -73,7 +73,7 @@ fn apply(bytes: &mut Vec<u8>, piece: &Piece) {
 }
 
 impl Platter {
-    /// A disk with an empty journal on it.
+    /// Returns a disk with an empty journal.
     pub(crate) fn formatted() -> Platter {
         static EMPTY: OnceLock<Vec<u8>> = OnceLock::new();
         let bytes = EMPTY.get_or_init(|| {
@@ -94,7 +94,7 @@ impl Platter {
         }
     }
 
-    /// A new process; the faults of the former one's disk are mended.
+    /// Starts a new process, and clears the former disk faults. Returns the process's number.
     pub(crate) fn restart(&mut self) -> u64 {
         self.is_killed = false;
         self.life += 1;
@@ -107,7 +107,7 @@ impl Platter {
         self.faults.clear();
     }
 
-    /// The process is dead. Without power, any part of what was not synced is lost.
+    /// Kills the process. On a loss of power, any part of the data not synced is lost.
     pub(crate) fn crash(&mut self, rng: &mut Rng) {
         self.life += 1;
         if rng.bool() {
@@ -165,7 +165,7 @@ fn blocks(piece: Piece) -> Vec<Piece> {
     pieces
 }
 
-/// The front or the back of it.
+/// Returns the front or the back of a piece.
 fn torn(piece: Piece, rng: &mut Rng) -> Piece {
     match piece {
         Piece::Write(offset, mut data) => {
@@ -180,7 +180,7 @@ fn torn(piece: Piece, rng: &mut Rng) -> Piece {
     }
 }
 
-/// The file that a process has open.
+/// A process's open file on the disk.
 #[derive(Debug)]
 pub(crate) struct Disk {
     world: World,
@@ -249,7 +249,7 @@ fn read(bytes: &[u8], offset: u64, out: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Where an empty journal is made once.
+/// The bytes in which an empty journal is made once.
 #[derive(Clone, Debug, Default)]
 struct Memory(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
 

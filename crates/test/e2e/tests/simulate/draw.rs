@@ -1,4 +1,4 @@
-//! Objects drawn from a seed: what is desired, and what other writers make.
+//! Objects drawn from a seed: desired ones, and other writers'.
 
 use std::collections::BTreeSet;
 
@@ -17,10 +17,10 @@ fn case(seed: u64, is_clean: bool) -> Case {
     spec::case(is_clean).new_tree(&mut runner).unwrap().current()
 }
 
-/// The links that no writer touches: all else stands on them.
+/// The links that no writer touches, as everything else depends on them.
 pub(crate) const BASE: [&str; 3] = ["lo", "ext0", "ext1"];
 
-/// A state that the kernel can hold, without these links.
+/// Returns a state that the kernel can hold, without the links in `without`.
 pub(crate) fn desired(seed: u64, without: &[&str]) -> Desired {
     let mut spec = case(seed, true).steps.remove(0).desired;
     if let Some(links) = &mut spec.links {
@@ -31,7 +31,7 @@ pub(crate) fn desired(seed: u64, without: &[&str]) -> Desired {
     author::desired(&spec, &present, true)
 }
 
-/// What another writer makes, where these links are there: it may be impossible.
+/// Returns another writer's objects, given the present links; some may be impossible.
 pub(crate) fn foreign(seed: u64, present: &BTreeSet<String>) -> Desired {
     let mut desired =
         DesiredSpec { links: None, addresses: None, neighbours: None, routes: None, rules: None };

@@ -1,5 +1,5 @@
-//! The judges: what holds after each step, known from the kernel's rows and from the messages that
-//! the agent sends.
+//! The judges check the invariants after each step, from the kernel's rows and the agent's
+//! messages.
 
 mod converged;
 mod messages;
@@ -35,20 +35,20 @@ impl fmt::Display for Violation {
 }
 
 pub(crate) struct Judge {
-    /// The first.
+    /// The first violation.
     pub(crate) violation: Option<Violation>,
     owners: Owners,
-    /// What was there before the agent and the others came.
+    /// The rows before the agent and other writers came.
     base: Option<Rows>,
     pass: PassMessages,
-    /// What other writers have changed, and when.
+    /// Other writers' changes, with their time.
     writes: BTreeMap<Id, Write>,
     desired: Desired,
-    /// Nothing has happened since a pass that converged.
+    /// True if nothing has happened since a pass that converged.
     is_quiet: bool,
-    /// The namespace that the agent is subscribed to.
+    /// The number of the namespace to which the agent is subscribed.
     bound: Option<u64>,
-    /// The agent has read the links, and none has come, gone or got another name since.
+    /// True if the agent has read the links, and none was added, deleted or renamed since.
     pub(crate) has_links: bool,
 }
 
@@ -101,7 +101,7 @@ impl Judge {
         self.is_quiet = false;
     }
 
-    /// Another writer has changed the rows.
+    /// Handles another writer's change of the rows.
     pub(crate) fn writer_acted(&mut self, before: &Rows, after: &Rows, step: u64) {
         let ids = before.rows.keys().chain(after.rows.keys());
         for id in ids.filter(|id| before.rows.get(id) != after.rows.get(id)) {
@@ -121,16 +121,16 @@ impl Judge {
         self.owners.writer_acted(before, after, step);
     }
 
-    /// Whether a write of this step may have moved a dump's position past a row: a change of a rule
-    /// or a removed neighbour of the family, a change of an IPv6 route of the table, of an IPv4
-    /// route to the destination. A new neighbour is put before all that were dumped.
+    /// Returns true if a write in this step may have moved a dump's position past a row: a change
+    /// of a rule or a removed neighbour of the family, a change of an IPv6 route in the table, or
+    /// of an IPv4 route to the destination. A new neighbour comes before all dumped ones.
     pub(crate) fn has_moved(&self, row: &RawMessage, step: u64) -> bool {
         let moves = |write: &Write| {
             let written = &write.row;
             let is_beside =
                 write.step == step && (written.kind, written.family()) == (row.kind, row.family());
             let is_v4 = row.family() == 2;
-            // Proxies are in a table of their own.
+            // Proxies have their own table.
             let is_proxy = |other: &RawMessage| other.header[10] & 8 != 0;
             if is_beside && row.kind == Kind::Neighbour {
                 return write.is_removal && is_proxy(written) == is_proxy(row);
@@ -143,7 +143,7 @@ impl Judge {
         self.writes.values().any(moves)
     }
 
-    /// A message of the agent has changed the rows.
+    /// Handles a change of the rows by the agent's message.
     pub(crate) fn agent_changed(&mut self, before: &Rows, after: &Rows) {
         let pass = &self.pass;
         let changed = self.owners.agent_changed(before, after, |kind| pass.read_at(kind));
@@ -157,7 +157,7 @@ impl Judge {
         }
     }
 
-    /// What of ours is there, a line each.
+    /// Returns our objects, one a line.
     pub(crate) fn ours(&self, rows: &Rows) -> String {
         self.owners.lines_of_ours(rows)
     }
@@ -166,7 +166,8 @@ impl Judge {
         !self.owners.is_ours(id)
     }
 
-    /// Everything is undeclared, other writers' objects are gone: all is as in the beginning.
+    /// Checks the end: nothing is declared, other writers' objects are gone, and the rows are as at
+    /// the beginning.
     pub(crate) fn all_is_gone(&mut self, rows: &Rows) {
         let Some(base) = &self.base else {
             return;
@@ -177,7 +178,7 @@ impl Judge {
         }
     }
 
-    /// The rows that were there in the beginning.
+    /// Returns true for a row that was there at the beginning.
     pub(crate) fn is_base(&self, id: &Id) -> bool {
         self.base.as_ref().is_some_and(|base| base.rows.contains_key(id))
     }

@@ -1,10 +1,10 @@
-//! The whole agent, simulated from a seed: the loop's state machine, the rtnetlink source and the
-//! journal run on one thread, by a simulated clock, on a model of the kernel and of a disk. Other
-//! writers act between any two messages, and faults happen anywhere. All nine invariants are
-//! checked after each step. What fails is shrunk and printed as a scenario.
+//! Simulates the whole agent from a seed. The loop's state machine, the rtnetlink source and the
+//! journal run on one thread, by a simulated clock, on models of the kernel and of a disk. Other
+//! writers act between any two messages, and faults happen anywhere. Each step is checked for all
+//! nine invariants. A failure is shrunk and printed as a scenario.
 //!
-//! `TRUEUP_SEED` is the first seed (1 unless given), and `TRUEUP_STEPS` how many steps are made at
-//! least (10,000).
+//! `TRUEUP_SEED` is the first seed (by default 1), and `TRUEUP_STEPS` the least number of steps
+//! (10,000).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code, though without #[test]")]
 
@@ -97,7 +97,7 @@ fn summary(counts: &Counts, began: Instant) -> String {
     )
 }
 
-/// What failed, shrunk, and how to repeat it.
+/// Describes the shrunk failure, and how to repeat it.
 fn describe(script: &Script, done: &Done, steps: u64) -> String {
     let Some(violation) = &done.violation else {
         return String::new();

@@ -1,4 +1,4 @@
-//! A script as a scenario file: `scenarios/README.md` of the runner describes the format.
+//! Prints a script as a scenario file; the runner's `scenarios/README.md` describes the format.
 
 use std::fmt::Write as _;
 
@@ -83,7 +83,7 @@ fn changes(act: &Act) -> &[Change] {
     }
 }
 
-/// The line, as `ip` takes it.
+/// Returns the change as a line for `ip`.
 fn line(change: &Change) -> String {
     change.line()
 }

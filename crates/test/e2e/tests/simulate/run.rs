@@ -1,5 +1,5 @@
-//! Carries a script out: its turns, then a quiet time in which the agent has to come to rest, to
-//! converge once the other writers' objects are gone, and to leave nothing when nothing is desired.
+//! Runs a script: its turns, then a quiet time. In it the agent must come to rest, converge once
+//! the other writers' objects are gone, and leave nothing if nothing is desired.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -22,19 +22,19 @@ use crate::world::{Counts, World};
 use crate::writers;
 use trueup_e2e::world::derived;
 
-/// What became of a run.
+/// The result of a run.
 pub(crate) struct Done {
     pub(crate) violation: Option<Violation>,
     pub(crate) counts: Counts,
     pub(crate) trace: u64,
     pub(crate) log: Vec<String>,
-    /// What the acts became that were drawn, by turn and slot.
+    /// The results of the drawn acts, by turn and slot.
     pub(crate) drawn: BTreeMap<(usize, usize), Act>,
 }
 
-/// Once faults have ended, this much time is enough: the longest backoff, twice, and some passes.
+/// The time that suffices once faults have ended: the longest backoff twice, and some passes.
 const PATIENCE: Duration = Duration::from_secs(240);
-/// The steps of the loop that a turn may take.
+/// The limit of the loop's steps in a turn.
 const MOST_STEPS: usize = 200;
 
 struct Run<'a> {
@@ -79,7 +79,7 @@ pub(crate) fn run(script: &Script) -> Done {
 }
 
 thread_local! {
-    /// Where the last panic was.
+    /// The place of the last panic.
     pub(crate) static PANICKED_AT: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
@@ -90,7 +90,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
     format!("{} at {at}", text.unwrap_or("a panic"))
 }
 
-/// Takes note of a fault; returns false for one that no kernel makes.
+/// Records a fault; returns false for one that no kernel makes.
 fn note(world: &World, fault: &Fault, request: &[u8]) -> bool {
     let mut world = world.lock();
     let word = match fault {
@@ -117,7 +117,7 @@ fn note(world: &World, fault: &Fault, request: &[u8]) -> bool {
         world.note_fault(word);
         return true;
     }
-    // A dump that the kernel refuses anyway, which is how the agent asks for its features.
+    // The kernel refuses this dump anyway: the agent asks for features in this way.
     let Some(rows) = world.wire.rows(request.bytes) else {
         return false;
     };
@@ -130,15 +130,15 @@ fn note(world: &World, fault: &Fault, request: &[u8]) -> bool {
     let step = world.counts.steps;
     let is_lossy = match fault {
         Fault::Interrupt | Fault::Overrun | Fault::BreakOff(_) | Fault::Refuse(_) => true,
-        // The kernel's own rows are not looked at.
+        // The agent ignores the kernel's own rows.
         Fault::SpoilRow(n) => row(*n).filter(has_key).is_some_and(|row| !derived(row)),
-        // Of another writer's routes the agent keeps none, so that it cannot notice.
+        // The agent keeps no routes of other writers, so it cannot notice.
         Fault::RepeatRow(n) => match row(*n) {
             Some(row) => row.kind != Kind::Route || world.judge.has_moved(row, step),
             None => return false,
         },
         Fault::LoseRow(n) => {
-            // The position moves between two parts of a dump, and a row is a part here.
+            // The position moves between two parts of a dump; here each row is a part.
             let is_between = *n > 1 && rows.len() > 2;
             let is_moved = |row: &RawMessage| world.judge.has_moved(row, step);
             // A write moves the position by one row.
@@ -175,7 +175,7 @@ impl Run<'_> {
         self.world.violation().is_some()
     }
 
-    /// What happens before a pass, and the pass.
+    /// Makes the events before a pass, and the pass.
     fn turn(&mut self, at: usize, turn: &Turn) {
         self.world.lock().say(|| format!("turn {at}"));
         self.faults.clear();
@@ -219,7 +219,7 @@ impl Run<'_> {
         }
         for _ in 0..MOST_STEPS {
             let stepped = self.step();
-            // A clock that stands still lets no pass become due.
+            // If the clock stands still, no pass becomes due.
             let is_stuck = self.world.lock().clock_stands && stepped == Some(Stepped::On);
             if self.is_over() || matches!(stepped, None | Some(Stepped::Pass { .. })) || is_stuck {
                 break;
@@ -240,7 +240,7 @@ impl Run<'_> {
         }
     }
 
-    /// One step of the agent, which starts if it does not run; `None` if it was killed.
+    /// Makes one step of the agent, and starts it if it does not run; `None` if it was killed.
     fn step(&mut self) -> Option<Stepped> {
         let (world, script, faults) = (&self.world, self.script, &self.faults);
         let (agent, desired) = (&mut self.agent, &self.desired);
@@ -282,8 +282,8 @@ impl Run<'_> {
         }
         self.comes_to_rest(false, "the other writers are quiet");
         self.withdraw();
-        // What is ours of a section that is unknown may hold others, and no nexthop object is made
-        // on a link without a carrier.
+        // In an unmanaged section, our objects may block others; and no nexthop object is made on a
+        // link without a carrier.
         let is_whole = self.desired.managed() == nothing().managed()
             && self.desired.nexthops == NexthopMode::Inline;
         self.comes_to_rest(is_whole, "the other writers' objects are gone");
@@ -296,7 +296,7 @@ impl Run<'_> {
         }
     }
 
-    /// Within a bound of time a pass over everything does nothing, and, if it must, converges.
+    /// Checks that in limited time a pass over everything does nothing and, if it must, converges.
     fn comes_to_rest(&mut self, must_converge: bool, when: &str) {
         let end = self.world.lock().time + PATIENCE;
         while !self.is_over() {
@@ -323,7 +323,7 @@ impl Run<'_> {
         }
     }
 
-    /// The other writers take away what is theirs.
+    /// Deletes the other writers' objects.
     fn withdraw(&mut self) {
         let mut world = self.world.lock();
         let inner = &mut *world;

@@ -1,5 +1,5 @@
-//! A run as data: what is desired when, what other writers do, and which faults happen where. It is
-//! drawn from a seed, carried out, and shrunk.
+//! A run as data: desired states, other writers' acts and faults, each with its time. It is drawn
+//! from a seed, run, and shrunk.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -23,28 +23,28 @@ pub(crate) struct Script {
     pub(crate) turns: Vec<Turn>,
 }
 
-/// What holds for a whole run.
+/// The settings of a whole run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
-    /// The ledger is the proof of every kind.
+    /// True if the ledger is the proof for every kind.
     pub(crate) by_ledger: bool,
-    /// The kernel keeps no marker on addresses, neighbours and rules.
+    /// True if the kernel keeps no marker on addresses, neighbours and rules.
     pub(crate) is_masked: bool,
-    /// How long orphans are left alone.
+    /// The time for which orphans are left alone.
     pub(crate) grace: Duration,
-    /// How many changes a second, if that is limited.
+    /// The limit of changes a second, if any.
     pub(crate) limit: Option<u32>,
-    /// The agent has a domain, and other writers write beside it under the same marker.
+    /// True if the agent has a domain. Other writers then use the same marker outside it.
     pub(crate) has_domain: bool,
 }
 
-/// The link that is outside of the domain, and what of tables and priorities is inside.
+/// The link outside the domain, and the tables and priorities inside.
 const OUTSIDE: &str = "ifb0";
 const TABLES: RangeInclusive<u32> = 1..=254;
 const PRIORITIES: RangeInclusive<u32> = 40_000..=40_999;
 
 impl Setup {
-    /// The namespace of the kernel that the host has.
+    /// Returns the host's kernel, perhaps masked.
     pub(crate) fn kernel(&self, namespace: Namespace) -> Namespace {
         match self.is_masked {
             true => mask(namespace, &[Kind::Address, Kind::Neighbour, Kind::Rule]),
@@ -64,7 +64,7 @@ impl Setup {
             .with_nexthop_objects(true)
     }
 
-    /// Whether a row, among others, is in the domain: not by what trueup says of it.
+    /// Returns true if a row is in the domain, computed apart from trueup.
     pub(crate) fn is_in_domain(&self, row: &RawMessage, rows: &Rows) -> bool {
         const FRA_PRIORITY: u16 = 6;
         let names = row.devices().into_iter();
@@ -83,7 +83,7 @@ impl Setup {
             }
     }
 
-    /// A state that the kernel can hold, all of it in the domain.
+    /// Returns a state that the kernel can hold, all of it in the domain.
     fn draw(&self, seed: u64) -> Desired {
         if !self.has_domain {
             return draw::desired(seed, &[]);
@@ -97,19 +97,19 @@ impl Setup {
     }
 }
 
-/// What happens before a pass, and in it.
+/// The events before and during a pass.
 #[derive(Clone, Default)]
 pub(crate) struct Turn {
     pub(crate) event: Option<Event>,
     pub(crate) desired: Option<Desired>,
-    /// The desired state is changed in place, and not replaced.
+    /// True if the desired state is changed in place, not replaced.
     pub(crate) is_change: bool,
     pub(crate) acts: Vec<Act>,
     pub(crate) faults: Vec<(At, Injection)>,
     pub(crate) disk: Vec<(u32, DiskFault)>,
 }
 
-/// What happens to the agent or its host.
+/// An event at the agent or its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Restart,
@@ -118,17 +118,17 @@ pub(crate) enum Event {
     Later(Duration),
 }
 
-/// What happens at a message of a pass.
+/// An event at a message of a pass.
 #[derive(Clone)]
 pub(crate) enum Injection {
     Fault(Fault),
     Act(Act),
 }
 
-/// What another writer does.
+/// Another writer's act.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
-    /// Drawn when its time comes, from what is there then; of a kind, if that is given.
+    /// Drawn when it happens, from the objects present then; of this kind, if given.
     Drawn(u64, Option<Kind>),
     Known(Vec<Change>),
 }
@@ -153,7 +153,7 @@ impl Script {
 }
 
 impl Turn {
-    /// `last` is what the turns before desire.
+    /// Draws a turn. `last` is the desired state of the turns before.
     fn draw(setup: &Setup, rng: &mut Rng, last: &mut Option<Desired>) -> Turn {
         let mut turn = Turn::default();
         let is_first = last.is_none();
@@ -205,7 +205,7 @@ impl Turn {
     }
 }
 
-/// Everything is declared, a few sections, or nothing.
+/// Draws a desired state: everything is declared, a few sections, or nothing.
 fn desired(setup: &Setup, rng: &mut Rng) -> Desired {
     if rng.u8(..8) == 0 {
         return nothing();
@@ -214,7 +214,7 @@ fn desired(setup: &Setup, rng: &mut Rng) -> Desired {
     if rng.u8(..4) == 0 {
         desired.nexthops = NexthopMode::Objects;
     }
-    // An absent section is unknown, an empty one known to be empty.
+    // An absent section is unmanaged, an empty one manages its kind.
     if rng.u8(..8) == 0 {
         desired.rules = None;
     }
@@ -227,7 +227,7 @@ fn desired(setup: &Setup, rng: &mut Rng) -> Desired {
     desired
 }
 
-/// Some objects are others of the same key, and some are not declared any more.
+/// Replaces some objects by others with the same key, and removes some.
 fn altered(mut desired: Desired, rng: &mut Rng) -> Desired {
     for rule in desired.rules.iter_mut().flatten() {
         rule.not ^= rng.bool();
@@ -245,7 +245,7 @@ fn altered(mut desired: Desired, rng: &mut Rng) -> Desired {
     desired
 }
 
-/// Some routes are not declared any more, and others are, that need no address.
+/// Removes some routes, and adds others that need no address.
 fn with_other_routes(setup: &Setup, mut desired: Desired, rng: &mut Rng) -> Desired {
     let others = setup.draw(rng.u64(..)).routes;
     if let (Some(routes), Some(others)) = (&mut desired.routes, others) {
@@ -261,7 +261,8 @@ fn with_other_routes(setup: &Setup, mut desired: Desired, rng: &mut Rng) -> Desi
     desired
 }
 
-/// While another writer writes, the kernel may leave out a row; it may show one twice.
+/// Returns a lossy dump's faults: while another writer writes, the kernel may omit a row, or show
+/// one twice.
 fn lossy_dump(rng: &mut Rng) -> Vec<(At, Injection)> {
     let kinds = [Kind::Neighbour, Kind::Route, Kind::Rule];
     let kind = *rng.choice(&kinds).unwrap_or(&Kind::Rule);
@@ -278,12 +279,12 @@ fn lossy_dump(rng: &mut Rng) -> Vec<(At, Injection)> {
     vec![(at, Injection::Act(act)), (at, Injection::Fault(fault))]
 }
 
-/// Of what the agent has a record and does not find, because it is gone or a dump has lost it, it
-/// makes a second dump of both families. That may be spoilt while other objects are to go.
+/// Spoils a second dump, perhaps while other objects are to be deleted. The agent makes it, one for
+/// each family, if it does not find a recorded object: the object is gone, or a dump lost it.
 fn second_dump(rng: &mut Rng, turn: &mut Turn, last: &mut Option<Desired>) {
     let kind = *rng.choice(&[Kind::Route, Kind::Rule]).unwrap_or(&Kind::Rule);
     let of_family = rng.u32(1..3);
-    // The row that the first has lost is the one that the second cannot show.
+    // The second dump cannot show the row that the first has lost.
     let row = rng.usize(1..5);
     let act = Act::Drawn(rng.u64(..), Some(kind));
     if rng.bool() {
@@ -303,8 +304,8 @@ fn second_dump(rng: &mut Rng, turn: &mut Turn, last: &mut Option<Desired>) {
     }
 }
 
-/// Two routes point at nexthop objects, and in a later turn at none: then the objects are to go
-/// while their dump is never whole.
+/// Makes two routes use nexthop objects, and in a later turn none. The objects are then to be
+/// deleted while their dump is never complete.
 fn interrupted_nexthops(turn: &mut Turn, last: &mut Option<Desired>) {
     let Some(last) = last else { return };
     let Some(routes) = &mut last.routes else {
@@ -346,7 +347,7 @@ fn injection(rng: &mut Rng) -> (At, Injection) {
         24 | 25 => (at_dump, Fault::SpoilRow(row)),
         26 => (At::EveryDump(dumped), Fault::SpoilRow(row)),
         27 => {
-            // What a rule or a route says with an attribute that is not known is not known either.
+            // An unknown attribute makes the whole rule or route unknown.
             let kinds = [Kind::Link, Kind::Address, Kind::Neighbour];
             let kind = *rng.choice(&kinds).unwrap_or(&Kind::Link);
             (At::EveryDump(kind), Fault::UnknownAttribute)

@@ -6,7 +6,7 @@ use trueup_net::Desired;
 use crate::run::run;
 use crate::script::{Injection, Script};
 
-/// The runs that shrinking may take.
+/// The limit of runs for shrinking.
 const MOST_RUNS: usize = 600;
 
 pub(crate) fn shrink(script: &Script, invariant: u8) -> Script {
@@ -43,7 +43,7 @@ impl Shrinking {
                 self.attempt(|script| script.turns[turn].disk.clear());
                 self.attempt(|script| script.turns[turn].event = None);
                 self.attempt(|script| script.turns[turn].desired = None);
-                // Without what routes need, they would never come right either.
+                // Keep the routes' dependencies: without them the run could never converge.
                 let first = if self.invariant == 8 { 2 } else { 0 };
                 for part in first..PARTS {
                     self.remove_each(
@@ -65,7 +65,7 @@ impl Shrinking {
         }
     }
 
-    /// Acts that were drawn become what they were.
+    /// Replaces drawn acts by their results.
     fn keep_what_was_drawn(&mut self) {
         let done = run(&self.best);
         self.attempt(|script| {
@@ -100,7 +100,7 @@ impl Shrinking {
         fails
     }
 
-    /// Removes each of a list without which it still fails, the last first.
+    /// Removes each element of a list without which the script still fails, the last first.
     fn remove_each(&mut self, len: impl Fn(&Script) -> usize, remove: impl Fn(&mut Script, usize)) {
         for at in (0..len(&self.best)).rev() {
             self.attempt(|script| remove(script, at));

@@ -1,4 +1,4 @@
-//! The kernel's rows, read and written as raw bytes: nothing here is trueup's.
+//! The kernel's rows, read and written as raw bytes, without trueup's code.
 
 use std::io;
 
@@ -16,7 +16,7 @@ const NLMSG_DONE: u16 = 3;
 const NTF_PROXY: u8 = 8;
 const HEADER: usize = 16;
 
-/// A socket of the judge's own.
+/// The judge's own socket.
 pub(crate) struct Wire {
     transport: Box<dyn Transport>,
     buffer: Vec<u8>,
@@ -25,12 +25,12 @@ pub(crate) struct Wire {
 impl Wire {
     pub(crate) fn open(namespace: &Namespace) -> Wire {
         let mut transport = namespace.connect().unwrap();
-        // Dumps are filtered as the agent's are.
+        // Filter dumps as the agent does.
         transport.prepare_requests().unwrap();
         Wire { transport, buffer: Vec::with_capacity(1 << 18) }
     }
 
-    /// All rows of the namespace, reduced to what is configured.
+    /// Returns all rows of the namespace, reduced to configuration.
     pub(crate) fn read(&mut self) -> Rows {
         let mut rows = Rows { rows: Default::default(), names: Default::default() };
         for kind in Kind::ALL {
@@ -69,7 +69,7 @@ impl Wire {
         rows
     }
 
-    /// The rows that a request for a dump gives; `None` if the kernel refuses it.
+    /// Returns the rows for a dump request; `None` if the kernel refuses it.
     pub(crate) fn rows(&mut self, request: &[u8]) -> Option<Vec<RawMessage>> {
         let mut rows = Vec::new();
         let errno = self.exchange(request, |kind, body| rows.extend(RawMessage::parse(kind, body)));
@@ -85,13 +85,13 @@ impl Wire {
                 row.attrs.clear();
                 row.header[8..].fill(0);
             }
-            // IFA_CACHEINFO, of which `stable` keeps a half that the kernel does not take.
+            // IFA_CACHEINFO, of which `stable` keeps a part that the kernel would refuse.
             Kind::Address => drop(row.attrs.remove(&6)),
-            // Where its object leads is no part of the request.
+            // The request must not have the next hops from its object.
             Kind::Route if row.attrs.contains_key(&30) => {
                 row.attrs.retain(|number, _| ![4, 5, 9, 18].contains(number));
             }
-            // By its number alone.
+            // Delete it by its id only.
             Kind::Nexthop => {
                 row.attrs.retain(|number, _| *number == 1);
                 row.header[1..].fill(0);
@@ -102,7 +102,7 @@ impl Wire {
         self.exchange(&delete, |_, _| {})
     }
 
-    /// Sends a request and takes its answers up to the last; returns the errno.
+    /// Sends a request and passes its answers to `each`, up to the last; returns the errno.
     fn exchange(&mut self, message: &[u8], mut each: impl FnMut(u16, &[u8])) -> i32 {
         self.transport.send(message).unwrap();
         loop {
@@ -133,7 +133,7 @@ fn with_type(mut message: Vec<u8>, kind: u16) -> Vec<u8> {
     message
 }
 
-/// The messages of a datagram: type and body.
+/// Returns type and body of each message in a datagram.
 fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = u32::from_ne_bytes(*bytes.first_chunk::<4>()?) as usize;
@@ -144,17 +144,17 @@ fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// A request of the agent's, as far as the judges look at it.
+/// The parts of the agent's request that the judges need.
 pub(crate) struct Request<'a> {
     pub(crate) bytes: &'a [u8],
-    /// `None` for a message that is about no object, such as `NLMSG_NOOP`.
+    /// `None` for a message about no object, such as `NLMSG_NOOP`.
     pub(crate) kind: Option<Kind>,
     pub(crate) is_change: bool,
     pub(crate) is_delete: bool,
     pub(crate) is_exclusive: bool,
     pub(crate) is_dump: bool,
     pub(crate) message: Option<RawMessage>,
-    /// A request for a dump, as if it were a row.
+    /// A dump request in the form of a row.
     pub(crate) header: Option<RawMessage>,
 }
 
@@ -178,7 +178,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The requests of a datagram, one by one.
+/// Returns the requests in a datagram.
 pub(crate) fn requests(mut datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let length = u32::from_ne_bytes(*datagram.first_chunk::<4>()?) as usize;

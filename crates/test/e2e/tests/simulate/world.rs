@@ -1,4 +1,4 @@
-//! The simulated host: a kernel, a clock, a disk, and what the judges know of them.
+//! The simulated host: a kernel, a clock, a disk, and the judges' knowledge of them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,33 +18,33 @@ use crate::script::{Act, Setup};
 use crate::wire::{Request, Wire, requests};
 use trueup_e2e::world::World as Rows;
 
-/// The host, shared by the agent's sockets, its disk, its clock, and the other writers.
+/// The host, shared by the agent's sockets, disk and clock, and the other writers.
 #[derive(Clone)]
 pub(crate) struct World(Arc<Mutex<Inner>>);
 
 pub(crate) struct Inner {
     pub(crate) kernel: Kernel,
-    /// The number of the namespace: each new one has another.
+    /// The number of the namespace: a new one gets a new number.
     pub(crate) namespace: u64,
     pub(crate) wire: Wire,
-    /// The rows now.
+    /// The namespace's current rows.
     pub(crate) rows: Rows,
     pub(crate) judge: Judge,
     pub(crate) disk: Platter,
     pub(crate) time: Duration,
     pub(crate) clock_stands: bool,
     pub(crate) counts: Counts,
-    /// A hash of all that happened.
+    /// A hash of all events.
     trace: DefaultHasher,
-    /// What happened, a line each.
+    /// All events, one a line.
     pub(crate) log: Vec<String>,
-    /// What became of the acts that were drawn: by turn and slot.
+    /// The results of the drawn acts, by turn and slot.
     pub(crate) drawn: BTreeMap<(usize, usize), Act>,
-    /// The number of the turn.
+    /// The number of the current turn.
     pub(crate) turn: usize,
 }
 
-/// What was simulated.
+/// Counts of simulated events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) steps: u64,
@@ -70,9 +70,9 @@ impl Counts {
     }
 }
 
-/// The time that a message takes.
+/// The simulated time of one message.
 const MESSAGE: Duration = Duration::from_micros(20);
-/// More messages than a pass may send.
+/// A pass must send fewer messages than this.
 const MOST_MESSAGES: u32 = 3000;
 
 impl World {
@@ -102,7 +102,7 @@ impl World {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The namespace as the agent's sockets reach it.
+    /// Returns the namespace as the agent's sockets reach it.
     pub(crate) fn namespace(&self) -> Namespace {
         Namespace::through(Arc::new(self.clone()))
     }
@@ -116,7 +116,7 @@ impl World {
     }
 }
 
-/// The instant at which every simulation begins.
+/// Returns the instant at which every simulation begins.
 fn start() -> Instant {
     static START: OnceLock<Instant> = OnceLock::new();
     *START.get_or_init(Instant::now)
@@ -140,7 +140,7 @@ impl Inner {
         self.say(|| format!("    fault: {kind}"));
     }
 
-    /// Records a line of what happened.
+    /// Records an event as a line.
     pub(crate) fn say(&mut self, line: impl FnOnce() -> String) {
         let line = line();
         line.hash(&mut self.trace);
@@ -151,7 +151,7 @@ impl Inner {
         self.trace.finish()
     }
 
-    /// Reads the rows again, after another writer's act, and returns those before.
+    /// Reads the rows again after another writer's act, and judges the change.
     pub(crate) fn writer_acted(&mut self) {
         let after = self.wire.read();
         let before = std::mem::replace(&mut self.rows, after);
@@ -159,7 +159,7 @@ impl Inner {
         self.judge.writer_acted(&before, &self.rows, step);
     }
 
-    /// An empty namespace takes the place of this one.
+    /// Replaces the namespace with an empty one.
     pub(crate) fn recreate(&mut self) {
         self.kernel = Kernel::new();
         self.namespace += 1;
@@ -210,7 +210,7 @@ impl Connect for World {
     }
 }
 
-/// A socket of the agent's, between the faults and the kernel.
+/// A socket of the agent, between the faults and the kernel.
 struct Watched {
     world: World,
     number: u64,

@@ -1,5 +1,5 @@
-//! Other writers: what they do is drawn from what is there, sent through trueup's codecs, and can
-//! be printed as a line of `ip`.
+//! Other writers: their acts are drawn from the present objects, sent through trueup's codecs, and
+//! can be printed as lines of `ip`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,20 +18,20 @@ use crate::script::{Act, Setup};
 use crate::world::World;
 use trueup_e2e::desired::{address, name};
 
-/// One change, with the names of the devices that it refers to.
+/// One change, with the names of its devices.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) op: Op,
-    /// A route is put behind the others of its key.
+    /// True if a route is put behind the others with its key.
     pub(crate) is_append: bool,
     pub(crate) names: Vec<(Dev, IfName)>,
 }
 
-/// Our marker.
+/// The protocol of our objects.
 pub(crate) const OURS: u8 = 116;
 
 impl Change {
-    /// The line of `ip` that does it.
+    /// Returns the change as a line of `ip`.
     pub(crate) fn line(&self) -> String {
         let line = self.op.command(&Devices::of(self.names.iter().copied()));
         match self.is_append {
@@ -40,7 +40,7 @@ impl Change {
         }
     }
 
-    /// The word for it in counts.
+    /// Returns the change's word for counts.
     pub(crate) fn word(&self) -> String {
         let verb = match self.op.action {
             _ if self.is_append => "append",
@@ -52,10 +52,10 @@ impl Change {
     }
 }
 
-/// Carries an act out, and records what a drawn one became.
+/// Executes an act, and records the result of a drawn one.
 pub(crate) fn act(world: &World, setup: &Setup, act: &Act, slot: (usize, usize)) {
     let namespace = world.lock().kernel.namespace();
-    // A kernel that keeps no marker tells objects apart without it.
+    // A kernel without a marker compares objects without it.
     let namespace = setup.kernel(namespace);
     let changes = match act {
         Act::Known(changes) => changes.clone(),
@@ -82,7 +82,7 @@ pub(crate) fn act(world: &World, setup: &Setup, act: &Act, slot: (usize, usize))
     }
 }
 
-/// Makes what everything stands on: a pair of links with addresses.
+/// Makes the base for everything else: a pair of links with addresses.
 pub(crate) fn make_base(world: &World) {
     let namespace = world.lock().kernel.namespace();
     let mut base = Desired::default();
@@ -124,7 +124,7 @@ fn run_base(namespace: &Namespace, base: &Desired) {
     }
 }
 
-/// What a writer sees, decoded.
+/// A writer's view of the namespace, decoded.
 struct Sight {
     observed: Observed,
     names: BTreeMap<u32, IfName>,
@@ -148,7 +148,7 @@ impl Sight {
         Some(Object::Link(Box::new(link.clone())))
     }
 
-    /// Objects with their devices resolved; those on devices that are not there are left out.
+    /// Returns objects with resolved devices; omits objects whose device is missing.
     fn objects(&self, desired: &Desired) -> Vec<Object> {
         let resolve = |name: IfName| self.index(name).ok_or(());
         let mut all: Vec<Object> = Vec::new();
@@ -173,7 +173,7 @@ impl Sight {
         Change { op: Op::new(action, object, Reason::Missing), is_append: false, names }
     }
 
-    /// The objects that may be touched: not what all else stands on, nor the kernel's own.
+    /// Returns the objects that may be touched: not the base, nor the kernel's own.
     fn touchable(&self) -> Vec<Object> {
         let is_base = |dev: Dev| {
             let name = dev.as_index().and_then(|index| self.names.get(&index));
@@ -183,7 +183,7 @@ impl Sight {
         let mut all: Vec<Object> = Vec::new();
         let links = observed.links.iter().filter(|link| !is_base(Dev::index(link.index)));
         all.extend(links.map(|link| Object::Link(Box::new(link.clone()))));
-        // What the kernel has made, nobody can tell from what another writer did.
+        // The kernel's own addresses look like another writer's, so leave them alone.
         let is_local = |it: &trueup_net::Address| it.address.to_string().starts_with("fe80");
         let addresses = observed.addresses.iter();
         let addresses = addresses.filter(|it| !is_base(it.dev) && !is_local(it));
@@ -198,7 +198,7 @@ impl Sight {
         all
     }
 
-    /// One of ours, more often than not.
+    /// Returns one object, more often ours than not.
     fn pick(&self, rng: &mut Rng) -> Option<Object> {
         let mut all = self.touchable();
         let is_ours = |object: &Object| match object {
@@ -208,7 +208,7 @@ impl Sight {
         if rng.u8(..4) > 0 && all.iter().any(is_ours) {
             all.retain(is_ours);
         }
-        // Each kind as often as the others.
+        // Choose each kind equally often.
         let kinds: BTreeSet<_> = all.iter().map(Object::kind).collect();
         let kinds: Vec<_> = kinds.into_iter().collect();
         let kind = *rng.choice(&kinds)?;
@@ -217,7 +217,7 @@ impl Sight {
     }
 
     fn draw(&self, rng: &mut Rng, setup: &Setup) -> Vec<Change> {
-        // Our marker is another agent's only where it proves nothing.
+        // Another agent may use our marker only where it proves nothing.
         let markers: &[u8] = match setup.by_ledger || setup.is_masked {
             true => &[4, 12],
             false => &[4, 12, OURS],
@@ -259,7 +259,7 @@ impl Sight {
         }
     }
 
-    /// Creates an object of a kind, or deletes one: one of ours as often as another writer's.
+    /// Creates or deletes an object of a kind: one of ours as often as another writer's.
     fn draw_of(&self, kind: Kind, rng: &mut Rng) -> Vec<Change> {
         let (mut all, is_ours) = (self.touchable(), rng.bool());
         all.retain(|object| {
@@ -269,7 +269,7 @@ impl Sight {
             let object = all.swap_remove(rng.usize(..all.len()));
             return vec![self.change(Action::Delete, object)];
         }
-        // The kernel announces no proxy entry.
+        // The kernel does not announce proxy entries.
         let is_proxy = rng.bool();
         let of_kind = |change: &Change| match &change.op.object {
             Object::Neighbour(it) => kind == Kind::Neighbour && it.proxy == is_proxy,
@@ -280,7 +280,7 @@ impl Sight {
         found.unwrap_or_default()
     }
 
-    /// A nexthop object that leads out of a link, or a group of one, and perhaps a route over it.
+    /// Makes a nexthop object for a link, or a group of one, and perhaps a route with it.
     fn nexthop(&self, rng: &mut Rng, marker: u8) -> Vec<Change> {
         let indexes: Vec<u32> = self.names.keys().copied().filter(|dev| *dev != 1).collect();
         let Some(dev) = rng.choice(&indexes) else {
@@ -320,13 +320,13 @@ impl Sight {
             && rng.bool()
             && !matches!(link.kind, Some(LinkKind::Veth { .. }))
         {
-            // Beside our names.
+            // A name that is not ours.
             link.name = format!("f{}", rng.u8(..4)).parse().unwrap();
         }
         vec![self.change(Action::Create, protocol(object, marker))]
     }
 
-    /// A link of the name that is another: of another kind.
+    /// Returns a link with the same name and another kind.
     fn link_again(&self, link: &Link, rng: &mut Rng) -> Object {
         let kind = match rng.bool() {
             true => LinkKind::Ifb,
@@ -337,7 +337,7 @@ impl Sight {
         Object::Link(Box::new(link))
     }
 
-    /// An IPv4 route behind another of its key.
+    /// Appends an IPv4 route behind another with its key.
     fn append(&self, rng: &mut Rng, marker: u8) -> Vec<Change> {
         let is_v4 =
             |object: &Object| matches!(object, Object::Route(it) if it.dst.address().is_ipv4());
@@ -376,7 +376,7 @@ impl Sight {
     }
 }
 
-/// The object under a protocol.
+/// Returns the object with another protocol.
 fn protocol(mut object: Object, protocol: u8) -> Object {
     match &mut object {
         Object::Link(_) => {}
@@ -390,7 +390,7 @@ fn protocol(mut object: Object, protocol: u8) -> Object {
     object
 }
 
-/// The object with something changed, or nothing.
+/// Returns the object with a change, or unchanged.
 fn rewritten(mut object: Object, rng: &mut Rng) -> Object {
     match &mut object {
         Object::Route(it) if rng.bool() => it.metric = 77,
@@ -403,7 +403,7 @@ fn rewritten(mut object: Object, rng: &mut Rng) -> Object {
         Object::Neighbour(it) if rng.bool() && it.lladdr.is_some() => {
             it.lladdr = "02:00:00:00:09:09".parse().ok();
         }
-        // The judges see whether a lifetime is none, some or for ever, and not how much is left.
+        // The judges distinguish no lifetime, a finite and an endless one, but not the time left.
         Object::Address(it) if rng.bool() => {
             let is_deprecated = it.lifetimes.preferred == 0;
             it.lifetimes.preferred = if is_deprecated { it.lifetimes.valid } else { 0 };
@@ -413,7 +413,7 @@ fn rewritten(mut object: Object, rng: &mut Rng) -> Object {
     object
 }
 
-/// Sends a change, with the devices as they are numbered now; returns what became of it.
+/// Sends a change with the devices' current indexes; returns the result.
 fn carry_out(namespace: &Namespace, change: &Change) -> String {
     let sight = Sight::new(namespace);
     let names: BTreeMap<Dev, IfName> = change.names.iter().copied().collect();

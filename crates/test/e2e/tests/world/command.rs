@@ -1,4 +1,4 @@
-//! `trueup world`, with users and roles that `world init` makes.
+//! `trueup world`, with the users and roles made by `world init`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -16,7 +16,7 @@ use crate::host::{Host, etcd, etcd_with, export};
 
 const DATA: &str = r#"{"dst": "10.20.9.0/24", "via": "10.200.0.8"}"#;
 
-/// Has `init` make the hosts a and b and the operator o, and returns what it printed.
+/// Makes `init` create the hosts a and b and the operator o, and returns its result.
 fn init(host: &Host, passwords: &str) -> Ran {
     host.run(&[
         "world",
@@ -36,7 +36,7 @@ fn init(host: &Host, passwords: &str) -> Ran {
     ])
 }
 
-/// The hosts a and b with their users, and the directory of the passwords.
+/// Returns the hosts a and b with their users, and the directory of passwords.
 fn hosts(cluster: &Cluster) -> ([Host; 2], String) {
     let mut hosts = [Host::new("a", 1, cluster), Host::new("b", 2, cluster)];
     hosts[0].settings = "allow_clear_password = true".to_owned();
@@ -70,12 +70,12 @@ pub(crate) fn init_makes_users_who_do_what_is_theirs() {
     assert!(again.contains(expected), "{again}");
     let doctor = a.run(&["world", "doctor", "f.toml"]);
     assert!(doctor.out.contains("user a: its password is right"), "{doctor:?}");
-    // etcd 3.4.23 asks nobody for a user there.
+    // etcd 3.4.23 does not require a user there.
     assert_eq!(doctor.code, 2, "{doctor:?}");
     let exposed = "may list leases, list members; problem: anybody who reaches the port";
     assert!(doctor.out.contains(exposed), "{doctor:?}");
     assert!(doctor.out.contains("--client-cert-auth"), "{doctor:?}");
-    // No password is made up for a user who has one.
+    // A user with a password gets no new one.
     fs::rename(format!("{passwords}/b"), format!("{passwords}/kept")).unwrap();
     succeeds(init(&a, &passwords));
     assert!(!fs::exists(format!("{passwords}/b")).unwrap());
@@ -87,7 +87,7 @@ pub(crate) fn init_makes_users_who_do_what_is_theirs() {
     succeeds(a.run(&["world", "export", "f.toml", "route", "b", DATA, "--to", "b"]));
     let refused = b.run(&["world", "export", "f.toml", "route", "x", DATA, "--to", "a"]);
     refused.assert_refused(&["permission denied"]);
-    // b's user, and a's name.
+    // b's user with a's name.
     let user = ["--user", "b", "--password-file", &format!("{passwords}/b")];
     let export = ["world", "export", "f.toml", "route", "any", "{}"];
     a.run(&[&export[..], &user].concat()).assert_refused(&["permission denied"]);
@@ -148,7 +148,7 @@ pub(crate) fn deploys_are_read_as_they_were_added() {
         .assert_refused(&["link", "no regular file"]);
 }
 
-/// `deploy add` beside a `deploy prune` that runs all the time.
+/// Runs `deploy add` while `deploy prune` runs repeatedly.
 pub(crate) fn prune_removes_what_no_deploy_refers_to_also_while_deploys_are_added() {
     let cluster = etcd();
     let host = Host::new("a", 1, &cluster);
@@ -170,14 +170,14 @@ pub(crate) fn prune_removes_what_no_deploy_refers_to_also_while_deploys_are_adde
     let (is_ended, begun) = (AtomicBool::new(false), Instant::now());
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // It ends also if the test fails.
+            // The loop ends even if the test fails.
             while !is_ended.load(Ordering::Relaxed) && begun.elapsed() < Duration::from_secs(300) {
                 succeeds(host.run(&prune));
                 std::thread::sleep(Duration::from_millis(50));
             }
         });
         for number in 0..5 {
-            // Content of its own, and some of the deploy before.
+            // New content, and some from the previous deploy.
             fs::write(tree.join("new"), number.to_string()).unwrap();
             fs::write(tree.join("kept"), (number / 2).to_string()).unwrap();
             wait_until("a deploy is added", || {
@@ -222,7 +222,7 @@ pub(crate) fn the_doctor_says_that_etcd_is_full_and_how_to_make_room() {
     for words in ["NOSPACE", "its database is full", "etcdctl defrag", "--quota-backend-bytes"] {
         assert!(full.out.contains(words), "{words}: {full:?}");
     }
-    // What it advises.
+    // Follow its advice.
     cluster.compact(store.read(b"/", None).unwrap().0).unwrap();
     cluster.defragment(0).unwrap();
     cluster.disarm().unwrap();
@@ -254,13 +254,13 @@ pub(crate) fn changes_are_printed_and_the_doctor_names_what_is_wrong() {
     let members = succeeds(hosts[0].run(&["world", "members", "f.toml"]));
     assert!(members.starts_with("b: session of "), "{members}");
     assert!(succeeds(doctor(&hosts[1])).contains("session of b: of this agent"));
-    // Another agent that says it is the same host.
+    // Another agent claims to be the same host.
     let twin = Host::new("b", 3, &cluster);
     twin.declare("");
     let wrong = doctor(&twin);
     assert_eq!(wrong.code, 2, "{wrong:?}");
     assert!(wrong.out.contains("problem: it is of another owner"), "{wrong:?}");
-    // A route to a part of another host's prefix.
+    // A route to part of another host's prefix.
     let part = r#"{"dst": "10.20.1.128/25", "via": "10.200.0.8"}"#;
     let third = Host::new("c", 4, &cluster);
     third.declare("");
@@ -276,7 +276,7 @@ pub(crate) fn changes_are_printed_and_the_doctor_names_what_is_wrong() {
     });
 }
 
-/// What a host exports beyond `limit` costs the others nothing.
+/// A host's exports beyond `limit` do not affect other hosts' exports.
 pub(crate) fn a_flood_of_exports_is_cut_and_others_are_collected() {
     let cluster = etcd();
     let (taker, other) = (Host::new("a", 1, &cluster), Host::new("b", 2, &cluster));
@@ -325,7 +325,7 @@ pub(crate) fn what_cannot_be_asked_of_a_store_is_refused() {
     host.run(&[&ls[..], &["--format", "ip"]].concat()).assert_refused(&["text or json"]);
     let init = ["world", "init", "f.toml", "--passwords", "p"];
     host.run(&init).assert_refused(&["no users"]);
-    // Nothing is made by reading.
+    // Reading creates nothing.
     assert_eq!(succeeds(host.run(&ls)), "");
     assert!(!host.agent.state().exists());
     succeeds(host.run(&["world", "export", "f.toml", "route", "one", DATA]));
@@ -405,7 +405,7 @@ pub(crate) fn hostile_names_reach_no_terminal_and_a_store_only_if_it_can_hold_th
     assert_eq!(succeeds(host.run(&["world", "ls", "f.toml"])), "");
 }
 
-/// Also before it has reached the store.
+/// Even before it has reached the store.
 pub(crate) fn a_process_with_a_password_leaves_no_core_dump() {
     let mut limit = getrlimit(Resource::Core);
     limit.current = limit.maximum;

@@ -1,4 +1,4 @@
-//! The demonstration, as `cargo xtask demo --world` runs it, with shorter times.
+//! The demonstration of `cargo xtask demo --world`, with shorter times.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! What is collected and what is exported, as vertices of the graph of a file.
+//! Collections and exports as vertices of a file's graph.
 
 use rustix::process::Signal;
 use trueup_testkit::wait_until;
@@ -9,7 +9,7 @@ const ONE: &str = "10.20.1.0/24";
 const TWO: &str = "10.20.2.0/24";
 const ALL: &str = "10.20.0.0/16";
 
-/// An `[[exec]]` that notes each run, with the routes of the host's table.
+/// Returns an `[[exec]]` that records each run, with the routes of the host's table.
 fn exec(host: &Host, name: &str, more: &str) -> String {
     let table = host.table();
     let script = format!(
@@ -19,7 +19,7 @@ fn exec(host: &Host, name: &str, more: &str) -> String {
     format!("[[exec]]\nname = {name:?}\ncommand = [\"/bin/sh\", \"-c\", {script:?}]\n{more}\n")
 }
 
-/// What the runs of a command have noted.
+/// Returns the records of a command's runs.
 fn noted(host: &Host, name: &str) -> String {
     std::fs::read_to_string(host.agent.directory().join(name)).unwrap_or_default()
 }
@@ -95,7 +95,7 @@ pub(crate) fn without_the_store_the_network_is_made_and_exports_are_tried_again(
     assert_eq!(runs(&a, "exported"), 0);
     wait_until("it says so", || a.log().contains("! exporter   (failed: "));
 
-    // A store that does not answer holds up neither the end nor the next start.
+    // A store that does not answer delays neither the end nor the next start.
     on_a.terminate(Signal::TERM);
     let mut on_a = a.watch();
     wait_for_state(&a, "exporter", "failed");

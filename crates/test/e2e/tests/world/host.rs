@@ -1,5 +1,5 @@
-//! A host: an agent with a file, in the namespace of the test, with a protocol and a table of its
-//! own. All hosts share the namespace, so that etcd on 127.0.0.1 is there for each.
+//! A host: an agent with a file, in the test's namespace, with its own protocol and table. All
+//! hosts share the namespace, so each reaches etcd on 127.0.0.1.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -11,22 +11,22 @@ use trueup_testkit::{ip, uplinks, wait_until};
 
 use crate::agent::{Agent, Ran, Running};
 
-/// Makes the links, and starts an etcd of one member.
+/// Makes the links, and starts an etcd with one member.
 pub(crate) fn etcd() -> Cluster {
     etcd_with(&[])
 }
 
-/// The same, with more arguments.
+/// Does the same, with additional arguments for etcd.
 pub(crate) fn etcd_with(arguments: &[&str]) -> Cluster {
     ip(&["link", "set", "lo", "up"]);
     uplinks(1);
-    // A disk that is slow must not cost the leader its place.
+    // A slow disk must not make the leader lose its role.
     let options = ClusterOptions::local(1);
     let options = options.with_arguments(["--heartbeat-interval=500", "--election-timeout=5000"]);
     Cluster::start(&options.with_arguments(arguments.iter().copied())).unwrap()
 }
 
-/// A host of the world.
+/// A host with an agent that takes part in the exchange.
 pub(crate) struct Host {
     pub(crate) agent: Agent,
     name: &'static str,
@@ -49,7 +49,7 @@ impl Host {
         }
     }
 
-    /// A host that has a file of its own.
+    /// Makes a host with its own file, and without endpoints of a store.
     pub(crate) fn without_etcd(name: &'static str) -> Host {
         Host {
             agent: Agent::new(),
@@ -62,7 +62,8 @@ impl Host {
         }
     }
 
-    /// A host whose routes are in the main table, with one more member of its store that nobody has.
+    /// Makes a host with its routes in the main table. Its list of members has one more, at an
+    /// address that no machine has.
     pub(crate) fn in_main(name: &'static str, number: u8, cluster: &Cluster, more: &str) -> Host {
         let mut host = Host::new(name, number, cluster);
         host.table = 254;
@@ -78,7 +79,7 @@ impl Host {
         self.table
     }
 
-    /// Writes the file.
+    /// Writes the file with these sections.
     pub(crate) fn declare(&self, sections: &str) {
         let Host { name, protocol, endpoints, settings, top, .. } = self;
         let text = format!(
@@ -88,7 +89,7 @@ impl Host {
         self.agent.write("f.toml", &text);
     }
 
-    /// A collection of what is within a prefix, into the host's table.
+    /// Returns a collection into the host's table, limited to a prefix.
     pub(crate) fn collect(&self, within: &str) -> String {
         let table = self.table;
         format!("[[collect]]\nkind = \"route\"\nwithin = [\"{within}\"]\ntable = {table}\n")
@@ -104,7 +105,7 @@ impl Host {
         Running(command.spawn().unwrap())
     }
 
-    /// What `watch` printed.
+    /// Returns the output of `watch`.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.agent.directory().join("log")).unwrap()
     }
@@ -113,7 +114,7 @@ impl Host {
         self.agent.run(args)
     }
 
-    /// The metrics; none while `watch` does not serve them.
+    /// Returns the metrics; empty while `watch` does not serve them.
     pub(crate) fn metrics(&self) -> BTreeMap<String, f64> {
         let path = self.agent.directory().join("metrics");
         let Ok(mut stream) = UnixStream::connect(path) else {
@@ -137,13 +138,13 @@ impl Host {
         wait_until(name, || self.metrics().get(name).is_some_and(|value| is_right(*value)));
     }
 
-    /// True if the host's table has a route to this prefix that bears its protocol.
+    /// Returns true if the host's table has a route to this prefix with the host's protocol.
     pub(crate) fn has_route(&self, dst: &str) -> bool {
         let routes = self.routes();
         routes.lines().any(|line| line.split(' ').next() == Some(dst))
     }
 
-    /// The routes of the host's table that bear its protocol, a line each.
+    /// Returns the routes in the host's table with its protocol, one a line.
     pub(crate) fn routes(&self) -> String {
         let (table, protocol) = (self.table.to_string(), self.protocol.to_string());
         let words = ["-4", "route", "show", "table", &table, "proto", &protocol];
@@ -158,7 +159,7 @@ impl Host {
     }
 }
 
-/// Two hosts on one etcd that both watch: `a` exports a prefix, which `b` collects.
+/// Two hosts on one etcd, both running `watch`: `a` exports a prefix, which `b` collects.
 pub(crate) struct Pair {
     pub(crate) cluster: Cluster,
     pub(crate) a: Host,
@@ -168,8 +169,8 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Starts them, and waits until `b` has the route. `settings` are `b`'s in `[world]`, `top` its
-    /// keys above the first header.
+    /// Starts both, and waits until `b` has the route. `settings` are `b`'s keys in `[world]`,
+    /// `top` its keys above the first header.
     pub(crate) fn start(dst: &str, settings: &str, top: &'static str) -> Pair {
         let cluster = etcd();
         let (a, mut b) = (Host::new("a", 1, &cluster), Host::new("b", 2, &cluster));
@@ -182,19 +183,19 @@ impl Pair {
         Pair { cluster, a, b, on_a, on_b }
     }
 
-    /// Ends both, which have to end well.
+    /// Ends both, which must exit with success.
     pub(crate) fn end(mut self) {
         self.on_a.terminate(Signal::TERM);
         self.on_b.terminate(Signal::TERM);
     }
 }
 
-/// An export of a prefix by way of a gateway that all hosts reach.
+/// Returns an export of a prefix through a gateway that all hosts reach.
 pub(crate) fn export(name: &str, dst: &str) -> String {
     export_via(name, dst, "10.200.0.8")
 }
 
-/// An export of a prefix by way of that gateway.
+/// Returns an export of a prefix through a gateway.
 pub(crate) fn export_via(name: &str, dst: &str, via: &str) -> String {
     format!("[[export]]\nname = \"{name}\"\nroute = {{ dst = \"{dst}\", via = \"{via}\" }}\n")
 }

@@ -1,4 +1,4 @@
-//! A host of the exchange that wants to harm the others.
+//! A host that tries to harm the others through the exchange.
 
 use rustix::process::Signal;
 use trueup::world::{Export, Session, Store as _, World, Write};
@@ -10,11 +10,11 @@ use crate::host::{Host, Pair, etcd, export, export_via};
 
 const ONE: &str = "10.20.1.0/24";
 const ALL: &str = "10.0.0.0/8";
-/// A member of the store, in the subnet of the uplink.
+/// The address of a store's member, in the uplink's subnet.
 const MEMBER: &str = "10.200.0.77";
 const MARKER: &str = "118";
 
-/// Whatever comes first: the export, the address, or the store that is lost.
+/// In any order: the export, the address, or the loss of the store comes first.
 pub(crate) fn what_covers_the_store_or_an_own_address_is_refused_and_withdrawn() {
     let mut cluster = etcd();
     let a = Host::new("a", 1, &cluster);
@@ -38,7 +38,7 @@ pub(crate) fn what_covers_the_store_or_an_own_address_is_refused_and_withdrawn()
     ip(&["address", "del", "10.30.0.5/24", "dev", "up0"]);
     b.wait_for_route(later, true);
 
-    // An earlier version took it, and the store has been away since.
+    // An earlier version accepted it, and the store has been away since.
     on_b.terminate(Signal::TERM);
     cluster.kill(0).unwrap();
     let stuck = ["route", "add", MEMBER, "via", "10.200.0.8", "proto", MARKER];
@@ -64,7 +64,7 @@ pub(crate) fn what_the_kernel_refuses_keeps_no_collector_from_converging() {
     b.wait_for_metric("trueup_converged", |it| it == 1.0);
     wait_until("it is said", || b.log().contains(&format!("route {nowhere}")));
     assert!(!b.has_route(nowhere));
-    // It is not given up.
+    // The agent keeps trying.
     ip(&["route", "add", "192.0.2.0/24", "dev", "up0"]);
     b.wait_for_route(nowhere, true);
     on_a.terminate(Signal::TERM);
@@ -76,7 +76,7 @@ fn write(cluster: &Cluster, write: Write) {
     store.commit(&[], &[write]).unwrap();
 }
 
-/// Any host can write its own keys, and leave out what a session has.
+/// A host can write its own keys, so it can omit the lease from a session.
 pub(crate) fn a_dead_host_s_route_that_stays_is_not_converged() {
     let mut pair = Pair::start(ONE, "", "");
     pair.b.wait_for_metric("trueup_converged", |it| it == 1.0);
@@ -125,7 +125,7 @@ pub(crate) fn an_export_that_changes_all_the_time_costs_few_changes_of_routes() 
         b.metrics().get("trueup_world_damped") == Some(&1.0)
     });
     (0..1_000).for_each(|_| flap());
-    // Another host's export is not held up.
+    // Another host's export is not delayed.
     a.declare(&export("pods", ONE));
     let mut on_a = a.watch();
     b.wait_for_route(ONE, true);

@@ -1,4 +1,4 @@
-//! Several agents that exchange routes on a real etcd, each test in a namespace of its own.
+//! Several agents exchange routes through a real etcd; each test has its own namespace.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! The example of a mesh of hosts.
+//! The example `mesh`: hosts that exchange their routes.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use trueup_contracts::etcd::{Cluster, ClusterOptions};
 use trueup_testkit::{Node, bridge_at, wait_until};
 
-/// A process of the example, killed when dropped.
+/// A process of the example, killed on drop.
 struct Mesh(Child);
 
 impl Mesh {

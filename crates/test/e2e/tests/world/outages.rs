@@ -1,4 +1,4 @@
-//! The store is away.
+//! Outages of the store.
 
 use rustix::process::{Pid, Signal, kill_process};
 use trueup_contracts::etcd::{Cluster, ClusterOptions};
@@ -9,7 +9,7 @@ use crate::host::{Host, Pair, etcd, export};
 const ONE: &str = "10.20.1.0/24";
 const ALL: &str = "10.20.0.0/16";
 
-/// Reads until a few passes have run since the call.
+/// Waits until a few passes have run since the call.
 fn passes(host: &Host) {
     let name = "trueup_passes_total{extent=\"whole\"}";
     let before = host.metrics().get(name).copied().unwrap_or_default();
@@ -39,7 +39,7 @@ pub(crate) fn while_etcd_is_stopped_routes_stay_and_it_is_said_since_when() {
 }
 
 pub(crate) fn a_restart_while_etcd_is_stopped_deletes_nothing() {
-    // What is not declared is deleted at once.
+    // Undeclared objects are deleted at once.
     let mut pair = Pair::start(ONE, "", "grace = 0");
     pair.on_b.terminate(Signal::TERM);
     pair.cluster.kill(0).unwrap();
@@ -60,7 +60,7 @@ pub(crate) fn a_restart_while_etcd_is_stopped_deletes_nothing() {
     b.wait_for_metric("trueup_converged", |it| it == 1.0);
     b.wait_for_metric("trueup_world_collected", |it| it == 1.0);
     assert!(b.has_route(ONE));
-    // Once it is known, what is exported no more goes.
+    // Once the store's content is known, routes no longer exported are deleted.
     a.top = "export = []";
     a.declare("");
     b.wait_for_route(ONE, false);
@@ -117,7 +117,7 @@ pub(crate) fn a_lost_lease_exports_again_and_touches_no_route() {
     on_b.terminate(Signal::TERM);
 }
 
-/// Both of one image have the same machine id, and here also the same namespace.
+/// Two machines from one image have the same machine id, and here also the same namespace.
 pub(crate) fn the_second_of_two_machines_with_one_name_exports_nothing() {
     let cluster = etcd();
     let (first, second) = (Host::new("a", 1, &cluster), Host::new("a", 1, &cluster));
@@ -134,7 +134,7 @@ pub(crate) fn the_second_of_two_machines_with_one_name_exports_nothing() {
     on_second.terminate(Signal::TERM);
 }
 
-/// As after it was made anew. What was collected stays until there is a view of the new one.
+/// This is like a recreated store. Collected routes stay until there is a view of the new one.
 pub(crate) fn a_store_that_is_another_one_ends_the_agent() {
     let mut options = ClusterOptions::local(1);
     options.places[0].ports = Some((2379, 2380));
@@ -154,7 +154,7 @@ pub(crate) fn a_store_that_is_another_one_ends_the_agent() {
         assert!(host.log().contains(words), "{}", host.log());
     }
     assert!(b.has_route(ONE));
-    // As a service manager does.
+    // Restart them, as a service manager does.
     let (mut on_a, mut on_b) = (a.watch(), b.watch());
     b.wait_for_metric("trueup_converged", |it| it == 1.0);
     b.wait_for_route(ONE, true);

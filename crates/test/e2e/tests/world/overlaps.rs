@@ -1,4 +1,4 @@
-//! Hosts that export the same prefix, or parts of one.
+//! Hosts that export the same prefix, or parts of it.
 
 use rustix::process::Signal;
 use trueup_testkit::wait_until;
@@ -11,7 +11,7 @@ const PART: &str = "10.20.1.128/25";
 const OF_A: &str = "10.200.0.8";
 const OF_B: &str = "10.200.0.9";
 
-/// Waits until each host leads to the prefix by that gateway.
+/// Waits until each host's route to the prefix uses that gateway.
 #[track_caller]
 fn wait_for_winner(hosts: [&Host; 3], gateway: &str) {
     let route = format!("{SAME} via {gateway} ");
@@ -33,7 +33,7 @@ pub(crate) fn overlapping_routes_have_a_winner_that_every_host_picks_alike() {
     a.declare(&export_via("pods", SAME, OF_A));
     b.declare(&(export_via("pods", SAME, OF_B) + &export_via("part", PART, OF_B)));
 
-    // One hears of both as they come, one finds the first one, one finds both.
+    // One host hears of both exports as they come, one finds the first, one finds both.
     let mut on_early = early.watch();
     early.wait_for_metric("trueup_world_known", |it| it == 1.0);
     let mut on_a = a.watch();
@@ -67,7 +67,7 @@ pub(crate) fn overlapping_routes_have_a_winner_that_every_host_picks_alike() {
     }
     wait_for_winner(collectors, OF_A);
 
-    // What is left wins; and the first one, if it comes again, is the later one.
+    // The remaining export wins. If the first one returns, it counts as the later one.
     a.declare("");
     wait_for_winner(collectors, OF_B);
     a.declare(&export_via("pods", SAME, OF_A));

@@ -1,4 +1,4 @@
-//! A prefix that another host takes while its owner is away, and grants that prevent it.
+//! A prefix taken by another host while its owner is away, and grants that prevent this.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ const OF_A: &str = "10.20.1.0/24";
 const A: &str = "10.200.0.8";
 const M: &str = "10.200.0.9";
 
-/// Waits until the log says it.
+/// Waits until the log contains these words.
 #[track_caller]
 fn wait_for_log(host: &Host, words: &str) {
     wait_until(words, || host.log().contains(words));
@@ -28,7 +28,7 @@ pub(crate) fn the_owner_of_a_prefix_is_told_who_took_it_while_it_was_away() {
     a.declare(&export_via("pods", OF_A, A));
     m.declare(&export_via("x", OF_A, M));
     c.declare(&c.collect(ALL));
-    // The collection from any host is warned of, once.
+    // A collection from any host causes a warning, once.
     let planned = c.run(&["plan", "f.toml"]);
     assert!(planned.err.contains("warning: [[collect]] from any host"), "{planned:?}");
     let mut on_c = c.watch();
@@ -39,7 +39,7 @@ pub(crate) fn the_owner_of_a_prefix_is_told_who_took_it_while_it_was_away() {
     a.wait_for_metric("trueup_world_taken", |it| it == 1.0);
     a.wait_for_metric("trueup_world_contested", |it| it == 1.0);
     wait_for_log(&a, "is taken by host m");
-    // It is no failure of a's: each host could keep all others from converging.
+    // This is not a's failure: otherwise each host could keep all others from converging.
     a.wait_for_metric("trueup_converged", |it| it == 1.0);
     let why = a.run(&["why", "route", OF_A, "--file", "f.toml"]);
     assert!(why.out.contains("is taken by host m"), "{why:?}");
@@ -50,7 +50,7 @@ pub(crate) fn the_owner_of_a_prefix_is_told_who_took_it_while_it_was_away() {
     assert!(doctor.out.contains(expected), "{doctor:?}");
     let why = c.run(&["why", "route", OF_A, "--file", "f.toml"]);
     assert!(why.out.contains("exported by host m as `x`"), "{why:?}");
-    // The taker learns that the owner waits.
+    // The other host learns that the owner waits.
     m.wait_for_metric("trueup_world_contested", |it| it == 1.0);
     m.wait_for_metric("trueup_world_taken", |it| it == 0.0);
     wait_for_log(&m, "is exported by host a as well");
@@ -66,7 +66,7 @@ pub(crate) fn the_owner_of_a_prefix_is_told_who_took_it_while_it_was_away() {
     }
 }
 
-/// Writes the list of grants as someone does who has the operator's rights, and not the key.
+/// Writes the list of grants as a user with the operator's rights, but without the key.
 fn write(cluster: &Cluster, value: Option<Vec<u8>>) {
     let key = b"/trueup/cluster/grants".to_vec();
     let write = match value {
@@ -96,7 +96,7 @@ pub(crate) fn with_grants_a_hostile_export_is_refused_and_an_old_list_is_too() {
         c.agent.write("signed", &signed.out);
         signed.out.into_bytes()
     };
-    // m has a's prefix first, a part of it, and one around it.
+    // m claims a's prefix, then a part of it, then a larger one.
     m.declare(
         &(export_via("x", OF_A, M)
             + &export_via("part", "10.20.1.128/25", M)
@@ -108,7 +108,7 @@ pub(crate) fn with_grants_a_hostile_export_is_refused_and_an_old_list_is_too() {
     let mut on_a = a.watch();
     a.wait_for_metric("trueup_world_exported", |it| it == 1.0);
 
-    // Without a list nothing is taken, and nothing is known.
+    // Without a list no export is taken, and nothing is known.
     let mut on_c = c.watch();
     wait_for_log(&c, "the store has no grants");
     c.wait_for_metric("trueup_world_known", |it| it == 0.0);
@@ -129,17 +129,17 @@ pub(crate) fn with_grants_a_hostile_export_is_refused_and_an_old_list_is_too() {
     let shown = c.run(&["world", "grants", "show", "f.toml"]);
     assert_eq!(shown.out, "a: 10.20.1.0/24 (list 1)\n", "{shown:?}");
 
-    // A list that another key signed changes nothing, and it is said.
+    // A list signed with another key changes nothing, and is reported.
     write(&cluster, Some(b"no list".to_vec()));
     c.wait_for_metric("trueup_world_known", |it| it == 0.0);
     assert!(c.has_route(OF_A), "what was collected stays");
-    // So it does when the file is read anew meanwhile.
+    // The same holds if the file is reloaded meanwhile.
     c.declare(&(c.collect(ALL) + "limit = 99\n"));
     wait_for_log(&c, "the new file is in force");
     c.wait_for_metric("trueup_world_retained", |it| it == 1.0);
     assert!(c.has_route(OF_A), "what was collected stays");
 
-    // A newer one; then the first is put back, also over a restart.
+    // Sign a newer list; then put the first one back, also over a restart.
     sign(2, "10.20.0.0/16");
     let put = c.run(&["world", "grants", "put", "f.toml", "signed"]);
     assert_eq!(put.code, 0, "{put:?}");
@@ -157,7 +157,7 @@ pub(crate) fn with_grants_a_hostile_export_is_refused_and_an_old_list_is_too() {
     assert_eq!(doctor.code, 2, "{doctor:?}");
     assert!(doctor.out.contains("an older list was put back"), "{doctor:?}");
 
-    // A secret key that others can read signs nothing.
+    // If others can read the secret key, it signs nothing.
     let key = c.agent.directory().join("key");
     fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     let signed = c.run(&["world", "grants", "sign", "--key", "key", "list"]);

@@ -1,4 +1,4 @@
-//! Routes from one host to another.
+//! Routes exported by one host and collected by another.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ pub(crate) fn a_changed_file_changes_what_is_exported_and_collected() {
     b.wait_for_route(ONE, false);
     b.wait_for_route(TWO, false);
 
-    // A process that died leaves what its successor does not declare any more.
+    // A dead process leaves routes that its successor no longer declares.
     on_a.0.kill().unwrap();
     on_a.0.wait().unwrap();
     a.declare(&export("other", ONE));
@@ -115,12 +115,12 @@ pub(crate) fn what_is_not_within_is_refused_and_why_says_so() {
     on_b.terminate(Signal::TERM);
 }
 
-/// The time to live of the hosts, the time in which etcd elects a leader, and a second, as the
-/// contract of the world has it: for a death while the leader changes, at most.
+/// The longest time until a death is noticed, also if the leader changes meanwhile: the hosts' time
+/// to live, the time in which etcd elects a leader, and a second, as in the contract of the world.
 const BOUND_OF_A_DEATH: Duration = Duration::from_secs(2 * 5 + 5 + 1);
 
-/// Waits until something holds, at most so long. It counts its own sleeps, so that the time in
-/// which the machine runs nothing of the test does not count.
+/// Waits until `holds` returns true, for at most `bound`. It counts only its own sleeps, not the
+/// time in which the machine does not run the test.
 #[track_caller]
 fn wait_at_most(bound: Duration, what: &str, mut holds: impl FnMut() -> bool) {
     let step = Duration::from_millis(100);
@@ -142,14 +142,14 @@ pub(crate) fn the_routes_of_a_dead_host_are_gone_within_twice_its_time_to_live()
     assert!(is_exported());
     pair.on_a.0.kill().unwrap();
     pair.on_a.0.wait().unwrap();
-    // The routes of the living stay for as long as the store has them.
+    // The routes of living hosts stay as long as the store has them.
     wait_at_most(BOUND_OF_A_DEATH, "the lease has ended", || {
         let had_route = pair.b.has_route(ONE);
         let is_over = !is_exported();
         assert!(had_route || is_over, "the route went before the lease");
         is_over
     });
-    // From there it is the way of any change.
+    // From there on it takes as long as any change.
     pair.b.wait_for_route(ONE, false);
     pair.on_b.terminate(Signal::TERM);
 }

@@ -1,4 +1,4 @@
-//! Hosts that speak TLS with etcd.
+//! Hosts that use TLS with etcd.
 
 use rustix::process::Signal;
 use trueup_contracts::etcd::{Authority, Cluster, ClusterOptions};
@@ -6,7 +6,7 @@ use trueup_testkit::{ip, uplinks, wait_until};
 
 use crate::host::{Host, export};
 
-/// The keys of `[world]`, with the certificate of the clients, or without.
+/// Returns the keys of `[world]`, with or without the clients' certificate.
 fn settings(cluster: &Cluster, authority: &Authority, has_certificate: bool) -> String {
     let folder = cluster.folder().display();
     let authority = authority.file().display();

@@ -1,22 +1,22 @@
-//! What another writer does, as numbers: random, small, and so that what he picks is often ours.
+//! Another writer's acts as numbers: random, small, and often about our objects.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use trueup_e2e::cases::spec::{self, DesiredSpec, WriterSpec};
 
-/// How a row is written anew.
+/// A change to a row that is written again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Anew {
-    /// Of `actor::PROTOCOLS`.
+    /// An index into `actor::PROTOCOLS`.
     pub(crate) protocol: usize,
-    /// What else is other than it was, if anything.
+    /// The number of the change; 0 for none.
     pub(crate) change: u8,
 }
 
-/// One deed. What is picked is a row of the kernel, whosesoever, modulo their number.
+/// One act. `pick` selects one of the kernel's rows, of any owner, modulo their number.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
-    /// Makes an object, often on a key that may be desired.
+    /// Makes an object, often with a key that may be desired.
     Make(WriterSpec),
     Delete {
         kind: usize,
@@ -28,19 +28,19 @@ pub(crate) enum Act {
         pick: u16,
         anew: Anew,
     },
-    /// Deletes a row and makes it again.
+    /// Deletes a row and makes it again, perhaps changed.
     Again {
         kind: usize,
         pick: u16,
         anew: Anew,
     },
-    /// Makes a row that was ours once.
+    /// Makes a row on a key that we once had.
     Squat {
         kind: usize,
         pick: u16,
         anew: Anew,
     },
-    /// Puts an IPv4 route before or behind another of the same key.
+    /// Puts an IPv4 route before or behind another with the same key.
     Beside {
         pick: u16,
         first: bool,
@@ -50,7 +50,7 @@ pub(crate) enum Act {
         pick: u16,
         to: usize,
     },
-    /// Deletes a link and makes another with its index: of its name, or of its kind, or neither.
+    /// Deletes a link and makes another with its index: with its name, its kind, or neither.
     Reindex {
         pick: u16,
         name: bool,
@@ -64,7 +64,7 @@ pub(crate) enum Act {
 }
 
 impl Act {
-    /// The same under another protocol than ours, and without a second route of a key.
+    /// Returns the same act without our protocol, and without a second route on a key.
     pub(crate) fn without_our_marker(mut self) -> Act {
         match &mut self {
             Act::Rewrite { anew, .. } | Act::Again { anew, .. } | Act::Squat { anew, .. } => {
@@ -77,7 +77,7 @@ impl Act {
     }
 }
 
-/// Between two passes: what the other writer does, and which of the desired states is then desired.
+/// The other writer's acts between two passes, and the index of the desired state after them.
 #[derive(Clone, Debug)]
 pub(crate) struct Turn {
     pub(crate) acts: Vec<Act>,
@@ -86,14 +86,15 @@ pub(crate) struct Turn {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
-    /// Few, so that what was desired, and what he has made in its place, is desired again.
+    /// Few states, so that a former one is desired again, with the other writer's objects in its
+    /// place.
     pub(crate) desired: [DesiredSpec; 2],
     pub(crate) turns: Vec<Turn>,
-    /// He is still there when everything of ours is to go.
+    /// True if the other writer's objects stay while ours are deleted.
     pub(crate) stays: bool,
-    /// The ledger is the proof, of every kind.
+    /// True if the ledger is the proof for every kind.
     pub(crate) ledger: bool,
-    /// Each pass of ours is that of a new process.
+    /// True if each of our passes is made by a new process.
     pub(crate) restarts: bool,
 }
 
@@ -118,7 +119,7 @@ fn attack() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What the other tests' other writers make, of any step.
+/// Returns the acts of the other tests' other writers.
 fn makes() -> impl Strategy<Value = Vec<Act>> {
     spec::case(true).prop_map(|case| {
         let makes = case.steps.into_iter().flat_map(|step| step.other_writer);

@@ -1,4 +1,4 @@
-//! The other writer: carries out what was drawn, with `ip` and with raw messages of his own.
+//! The other writer: executes the drawn acts with `ip` and with its own raw messages.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -32,21 +32,21 @@ const IFLA_GROUP: u16 = 27;
 
 pub(crate) struct Actor {
     writer: Writer,
-    /// What he leaves alone: the pair that all stands on.
+    /// The objects that it leaves alone: the pair on which everything is.
     base: BTreeSet<Id>,
-    /// Links that he gave another name.
+    /// The links that it renamed.
     pub(crate) renamed: BTreeSet<u32>,
-    /// Those, and the indexes that he used again.
+    /// The renamed links, and the reused indexes.
     pub(crate) touched: BTreeSet<u32>,
-    /// The ports of his sockets.
+    /// The ports of its sockets.
     pub(crate) ports: BTreeSet<u32>,
     pub(crate) journal: Vec<String>,
-    /// Rows that bore our marker when he saw them.
+    /// Rows that had our marker when it saw them.
     seen: BTreeSet<RawMessage>,
 }
 
 impl Actor {
-    /// In a fresh namespace: makes what is always there.
+    /// Enters a fresh namespace, and makes the permanent objects.
     pub(crate) fn settle() -> Actor {
         let writer = Writer::open();
         let mut actor = Actor {
@@ -70,7 +70,7 @@ impl Actor {
         actor
     }
 
-    /// Makes what he then leaves alone.
+    /// Runs commands whose objects it leaves alone from then on.
     pub(crate) fn hold(&mut self, lines: &[String]) {
         self.ip(lines);
         let all = World::look();
@@ -87,7 +87,7 @@ impl Actor {
             }
             Act::Rewrite { kind, pick, anew } => {
                 if let Some(row) = self.pick(KINDS[*kind], *pick) {
-                    // No rule is written over: it would be a second one.
+                    // Writing over a rule would make a second one.
                     let flags = match row.kind {
                         Kind::Rule => NLM_F_CREATE | NLM_F_EXCL,
                         _ => NLM_F_CREATE | NLM_F_REPLACE,
@@ -139,8 +139,8 @@ impl Actor {
                     let old = link.ifname().unwrap();
                     let bridge =
                         link.attrs[&IFLA_LINKINFO].windows(6).any(|word| word == b"bridge");
-                    // Of the same name and kind it would be, by all that the kernel keeps, the same
-                    // link.
+                    // With the same name and kind it would be the same link, by everything that the
+                    // kernel keeps.
                     let (name, bridge) = match (name, kind) {
                         (true, _) => (old.as_str(), !bridge),
                         (false, kind) => (if old == "f8" { "f7" } else { "f8" }, bridge == *kind),
@@ -165,7 +165,7 @@ impl Actor {
                         1 => link.attrs.insert(IFLA_GROUP, 9_u32.to_ne_bytes().into()),
                         2 => link.attrs.insert(IFLA_IFALIAS, b"his".to_vec()),
                         _ => {
-                            // IFF_UP, as it was or not.
+                            // IFF_UP, changed or not.
                             link.header[8] = what & 1;
                             link.header[12] = 1;
                             None
@@ -177,10 +177,10 @@ impl Actor {
         }
     }
 
-    /// Takes away all that these say is his.
+    /// Deletes all objects for which `his` returns true.
     pub(crate) fn withdraw(&mut self, his: impl Fn(&Id, &RawMessage) -> bool) {
         self.say("the other writer withdraws");
-        // A delete without a protocol takes the first of a key, which may be ours.
+        // Two rounds: a delete without a protocol takes the first row of a key, which may be ours.
         for kind in KINDS.into_iter().rev().chain(KINDS.into_iter().rev()) {
             for row in self.rows(kind) {
                 if his(&Id::of(&row), &row) {
@@ -197,7 +197,7 @@ impl Actor {
     fn make(&mut self, spec: &WriterSpec) {
         let mut spec = spec.clone();
         match &mut spec {
-            // What passes for the kernel's own is not what this is about.
+            // Avoid the kernel's protocols, which are not the subject here.
             WriterSpec::Route(_, protocol) | WriterSpec::Rule(_, protocol) => *protocol %= 3,
             WriterSpec::Link { which, .. } => *which %= LINKS.len() - 1,
             _ => {}
@@ -205,7 +205,7 @@ impl Actor {
         self.ip(&other_writer::lines(&spec, false));
     }
 
-    /// The rows of a kind that he may lay hands on.
+    /// Returns the rows of a kind that the other writer may touch.
     fn rows(&self, kind: Kind) -> Vec<RawMessage> {
         let world = World::look();
         let free = |id: &Id, row: &RawMessage| !derived(row) && !self.base.contains(id);
@@ -213,7 +213,7 @@ impl Actor {
         let request = |(_, row): (_, &RawMessage)| {
             let mut row = row.clone();
             if kind == Kind::Address {
-                // IFA_CACHEINFO, of which a snapshot keeps a half that the kernel does not take.
+                // IFA_CACHEINFO, of which a snapshot keeps a part that the kernel would refuse.
                 row.attrs.remove(&6);
             }
             row
@@ -221,7 +221,7 @@ impl Actor {
         rows.map(request).collect()
     }
 
-    /// One of ours, more often than not.
+    /// Returns one row, more often ours than not.
     fn pick(&mut self, kind: Kind, pick: u16) -> Option<RawMessage> {
         let all = self.rows(kind);
         let ours = |row: &&RawMessage| {
@@ -255,8 +255,8 @@ impl Actor {
         answer.is_ok()
     }
 
-    /// Runs lines of `ip`, of which any may fail. A family goes before: `-batch` takes none in a
-    /// line.
+    /// Runs lines of `ip`, of which any may fail. The family is removed from a line and given as an
+    /// option, as `-batch` accepts none in a line.
     fn ip(&mut self, lines: &[String]) {
         let family = |line: &str| match line.get(..3) {
             Some("-4 ") => "-4",
@@ -274,7 +274,7 @@ impl Actor {
                 .stderr(Stdio::piped())
                 .spawn()
                 .expect("ip, of Debian's package iproute2");
-            // A process's first netlink socket is given its number.
+            // The kernel gives a process's first netlink socket the process id as its port.
             self.ports.insert(child.id());
             let mut stdin = child.stdin.take().unwrap();
             for line in lines {
@@ -302,7 +302,7 @@ fn text(text: &str) -> Vec<u8> {
     [text.as_bytes(), &[0]].concat()
 }
 
-/// `IFLA_INFO_KIND` in an attribute's form.
+/// Returns `IFLA_INFO_KIND` as an attribute.
 fn info(kind: &str) -> Vec<u8> {
     let mut bytes = vec![];
     bytes.extend((4 + kind.len() as u16).to_ne_bytes());
@@ -312,8 +312,8 @@ fn info(kind: &str) -> Vec<u8> {
     bytes
 }
 
-/// A row of a dump as a request that writes it under another protocol, and maybe with something
-/// else changed.
+/// Turns a dump's row into a request that writes it with another protocol, and perhaps another
+/// change.
 fn written_anew(row: &RawMessage, anew: Anew) -> RawMessage {
     let mut row = row.clone();
     let protocol = PROTOCOLS[anew.protocol];
@@ -330,10 +330,10 @@ fn written_anew(row: &RawMessage, anew: Anew) -> RawMessage {
         Kind::Link | Kind::Nexthop => {}
     }
     match (row.kind, anew.change) {
-        // RTA_PRIORITY: another route beside it. A type: another route in its place.
+        // RTA_PRIORITY: a second route. A type: a route that replaces it.
         (Kind::Route, 1) => drop(row.attrs.insert(6, 77_u32.to_ne_bytes().into())),
         (Kind::Route, 2) => {
-            // Blackhole, and no flag of a next hop.
+            // A blackhole has no next hop's flags.
             row.header[7..].fill(0);
             row.header[7] = 6;
             row.attrs.retain(|number, _| [1, 2, 6, 15].contains(number));
@@ -345,7 +345,7 @@ fn written_anew(row: &RawMessage, anew: Anew) -> RawMessage {
         (Kind::Neighbour, 1) if row.attrs.contains_key(&2) => {
             row.attrs.insert(2, vec![2, 0, 0, 0, 9, 9]);
         }
-        // IFA_CACHEINFO: preferred and valid for so many seconds.
+        // IFA_CACHEINFO: preferred and valid lifetimes in seconds.
         (Kind::Address, 1) => {
             let life = [3000_u32, 6000, 0, 0];
             let life = life.iter().flat_map(|n| n.to_ne_bytes()).collect();

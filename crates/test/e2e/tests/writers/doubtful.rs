@@ -1,6 +1,6 @@
-//! Passes over what was announced to be doubtful, held against the whole: whatever the other writer
-//! does between them, once one says that all is right, a look at everything finds nothing to do
-//! either. And with a quiet other writer they come to an end: none is announced by the next.
+//! Passes over announced changes, compared with the whole. Whatever the other writer does between
+//! them: once a pass reports that all is in place, a full pass has nothing to do either. If the
+//! other writer is quiet, the passes end: none is announced by the next.
 
 use std::thread;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use crate::oracle::lines;
 use crate::ours::describe;
 use crate::run::desired;
 
-/// So many passes are enough after the other writer has acted.
+/// The number of passes that suffice after the other writer has acted.
 const MANY: usize = 10;
-/// How often what the kernel does in its own time is waited for, and how long each time.
+/// The number of waits for the kernel's asynchronous work, and the length of each.
 const PATIENCE: (usize, Duration) = (20, Duration::from_millis(25));
 
 pub(crate) fn what_was_not_announced_of_needed_no_look() {
@@ -37,7 +37,7 @@ struct Run {
     source: Rtnl,
     ledger: MemoryLedger,
     options: Options,
-    /// The last pass said so.
+    /// True if the last pass reported convergence.
     converged: bool,
 }
 
@@ -63,7 +63,7 @@ impl Run {
         self.pass(&desired[0], Extent::Everything)?;
         self.comes_to_rest(&desired[0])?;
         for turn in &case.turns {
-            // Each for itself, so that none is announced because another was.
+            // One act at a time: the announcement of one must not cover another.
             for act in &turn.acts {
                 self.other_writer.say("the other writer:");
                 self.other_writer.renamed.clear();
@@ -74,7 +74,7 @@ impl Run {
         Ok(())
     }
 
-    /// A pass, and whether it wants another at once.
+    /// Makes a pass; returns true if it wants another at once.
     fn pass(&mut self, desired: &Desired, extent: Extent) -> Result<bool, String> {
         let limits = PassLimits::default().with_extent(extent);
         let here = Namespace::current();
@@ -89,7 +89,7 @@ impl Run {
         Ok(report.requeue_after().is_some_and(|after| after.is_zero()))
     }
 
-    /// Runs the passes that a driver would, but for those by its timer.
+    /// Makes the passes of a driver, except those by its timer.
     fn comes_to_rest(&mut self, desired: &Desired) -> Result<(), String> {
         for _ in 0..MANY {
             let extent = match self.sees(desired)? {
@@ -104,7 +104,8 @@ impl Run {
         Err(format!("{MANY} passes, and each was announced"))
     }
 
-    /// What there is to hear. If that is nothing, and all was said to be right, it has to be.
+    /// Drains the announcements. If there are none, and the last pass converged, checks that
+    /// everything is in place.
     fn sees(&mut self, desired: &Desired) -> Result<Drained, String> {
         let here = Namespace::current();
         let mut wrong = Vec::new();
@@ -113,7 +114,7 @@ impl Run {
             if announced != Drained::Nothing || !self.converged {
                 return Ok(announced);
             }
-            // One that remembers nothing.
+            // A new source, without a memory.
             let (plan, seen) = Rtnl::new()
                 .plan(&here, desired, &self.ledger, &self.options)
                 .map_err(|error| error.to_string())?;
@@ -125,17 +126,17 @@ impl Run {
             let devices = &plan.devices;
             let ops = ops.map(|op| op.command(devices));
             wrong = ops.chain(seen.incomplete.iter().map(|doubt| format!("{doubt:?}"))).collect();
-            // The kernel may be about to tell.
+            // The kernel may be about to announce something.
             thread::sleep(PATIENCE.1);
         }
         Err(format!("nothing was announced, but there is to do:\n{}", wrong.join("\n")))
     }
 }
 
-/// Returns true if it restores what the kernel does not announce, and what is for the timer:
-/// neighbour proxies (`pneigh_delete` in net/core/neighbour.c), a neighbour that got another
-/// protocol and is otherwise as it was (`__neigh_update`), and what was set on a link that is down
-/// (`netdev_state_change` in net/core/dev.c).
+/// Returns true if an op restores an unannounced change, so that only the timer finds it. These are
+/// neighbour proxies (`pneigh_delete` in net/core/neighbour.c), a neighbour of which only the
+/// protocol changed (`__neigh_update`), and a setting of a link that is down (`netdev_state_change`
+/// in net/core/dev.c).
 fn is_silent(op: &Op, observed: &Observed) -> bool {
     match (&op.object, op.action) {
         (Object::Neighbour(neighbour), action) => neighbour.proxy || action == Action::Delete,

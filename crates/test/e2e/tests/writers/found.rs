@@ -1,4 +1,4 @@
-//! What the properties have found, one situation a test.
+//! Situations found by the properties, one for each test.
 
 use trueup_e2e::desired::{name, nothing};
 use trueup_net::{Address, Desired, Link, LinkKind, Neighbour, VxlanAttrs};
@@ -20,7 +20,7 @@ fn taking() -> Ours {
     Ours::new(options, false)
 }
 
-/// The other end goes with a pair that is recreated, and a link of another kind under its name is
+/// If a pair is recreated, its other end is deleted, and a link of another kind with that name is
 /// ours as well.
 pub(crate) fn a_link_under_the_name_of_an_end_that_goes_is_ours() {
     let mut ours = Ours::new(Options::default(), false);
@@ -39,7 +39,7 @@ pub(crate) fn a_link_under_the_name_of_an_end_that_goes_is_ours() {
     assert!(ours.ledger.owned().unwrap().is_empty());
 }
 
-/// The kernel keeps a neighbour's protocol where it is written over without one.
+/// If a neighbour is replaced without a protocol, the kernel keeps the old one.
 pub(crate) fn a_neighbour_without_a_protocol_is_given_back_without() {
     uplinks(1);
     ip_batch(["neighbour add 10.200.0.9 lladdr 02:00:00:00:00:01 dev up0 nud permanent"]);
@@ -56,7 +56,7 @@ pub(crate) fn a_neighbour_without_a_protocol_is_given_back_without() {
     assert_eq!(converge(&mut ours, &nothing()).ops().count(), 0);
 }
 
-/// What he has removed while it was taken from him he does not want back.
+/// If the other writer removed an object while we had overridden it, we do not restore it.
 pub(crate) fn what_he_removed_while_it_was_taken_is_not_given_back() {
     uplinks(1);
     let before = Snapshot::settled();

@@ -1,7 +1,7 @@
-//! Two actors in one namespace: passes of ours, and another writer who writes objects of every
-//! kind, and also deletes, writes over, renames and makes again what is ours. Whatever he does, no
-//! op of ours changes what is his; once he is quiet we come to rest, and what he holds stands; and
-//! what is ours can be taken away.
+//! Two actors in one namespace: our passes, and another writer with objects of every kind, who also
+//! deletes, replaces, renames and recreates our objects. No op of ours may change the other
+//! writer's objects. Once the other writer is quiet, we come to rest, and its objects stay. Ours
+//! can still be deleted.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code, though without #[test]")]
 

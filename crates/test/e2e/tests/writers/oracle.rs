@@ -1,4 +1,4 @@
-//! What the kernel has to hold, of what is desired.
+//! Compares the kernel's rows with the desired state.
 
 use trueup_e2e::cases::expect;
 use trueup_e2e::world::World;
@@ -8,7 +8,7 @@ use trueup_testkit::fields::{Fields, line};
 
 use crate::owners::{Owners, Whose};
 
-/// What is desired, a line each.
+/// Returns the desired objects, one a line.
 pub(crate) fn lines(desired: &Desired) -> Vec<String> {
     let all = expectations(desired).into_iter();
     let lines = all.flat_map(|(kind, all)| {
@@ -18,7 +18,7 @@ pub(crate) fn lines(desired: &Desired) -> Vec<String> {
     lines.collect()
 }
 
-/// What is ours is what is desired, nothing more, and of what is desired all is there, whosesoever.
+/// Checks that our rows are all desired, and each desired row is there, from any writer.
 pub(crate) fn as_desired(owners: &Owners, desired: &Desired) -> Result<(), String> {
     let now = World::look();
     let mut wrong = String::new();
@@ -31,7 +31,7 @@ pub(crate) fn as_desired(owners: &Owners, desired: &Desired) -> Result<(), Strin
                 (owners.whose(id, row) == Whose::Ours, fields)
             })
             .collect();
-        // Another writer's serves only where there is none of ours.
+        // Another writer's row counts only if we have none.
         rows.sort_by_key(|(ours, _)| !ours);
         let lowers: Vec<_> = wanted.iter().filter_map(|w| w.get("lower")).cloned().collect();
         for expected in &wanted {
@@ -42,7 +42,7 @@ pub(crate) fn as_desired(owners: &Owners, desired: &Desired) -> Result<(), Strin
             }
         }
         for (_, row) in rows.iter().filter(|(ours, _)| *ours) {
-            // The other end of a pair that is desired is there by right.
+            // The other end of a desired pair may be there.
             if kind != Kind::Link || !lowers.contains(&row["name"]) {
                 wrong += &format!("has   {}\n", line(kind.word(), row));
             }
@@ -51,7 +51,7 @@ pub(crate) fn as_desired(owners: &Owners, desired: &Desired) -> Result<(), Strin
     if wrong.is_empty() { Ok(()) } else { Err(format!("converged, but the kernel\n{wrong}")) }
 }
 
-/// As the oracle says, but for how much is left of a lifetime, which a snapshot does not tell.
+/// Compares as the oracle does, except the rest of a lifetime, which a snapshot does not have.
 fn agrees(expected: &Fields, row: &Fields, open: bool) -> bool {
     let mut expected = expected.clone();
     for field in ["valid", "preferred"] {

@@ -1,4 +1,4 @@
-//! Our side: passes, what they remember, and what they reported.
+//! Our side: passes with their memory and their reports.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,8 @@ use trueup_rtnl::{
 pub(crate) struct Ours {
     source: Rtnl,
     pub(crate) ledger: MemoryLedger,
-    /// Where the ledger is instead, if each pass is that of a process of its own.
+    /// The directory of the ledger, if each pass runs in its own process; otherwise it is in
+    /// memory.
     journal: Option<Directory>,
     options: Options,
 }
@@ -27,7 +28,7 @@ impl Ours {
                 options = options.with_ownership(kind, Ownership::Ledger);
             }
         }
-        // How long one waits in a fight is not what this is about.
+        // Delays in a fight are not the subject here.
         let (_, window) = options.contention();
         Ours {
             source: Rtnl::new(),
@@ -37,13 +38,13 @@ impl Ours {
         }
     }
 
-    /// Has each pass start from nothing but a journal.
+    /// Makes each pass start with only a journal.
     pub(crate) fn restarting(mut self) -> Ours {
         self.journal = Some(Directory::new());
         self
     }
 
-    /// A pass, and what it reported, a line each.
+    /// Makes a pass, and returns its report and the report's lines.
     pub(crate) fn pass(&mut self, desired: &Desired) -> (Option<Report>, Vec<String>) {
         match &self.journal {
             None => run(&mut self.source, desired, &mut self.ledger, &self.options),
@@ -72,15 +73,14 @@ fn run(
     }
 }
 
-/// A directory of a test's own, gone when dropped.
+/// A test's own directory, deleted on drop.
 struct Directory(PathBuf);
 
 impl Directory {
     fn new() -> Directory {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // In memory, where there is such a place: what a power cut leaves of a file is not what
-        // this is about.
+        // In memory if possible: power cuts are not the subject here.
         let memory = Path::new("/dev/shm");
         let place = memory.is_dir().then(|| memory.to_owned());
         let place = place.unwrap_or_else(std::env::temp_dir);
@@ -96,7 +96,7 @@ impl Drop for Directory {
     }
 }
 
-/// Why a report says that it did not converge.
+/// Returns the number of reasons that a report gives for not converging.
 pub(crate) fn reasons(report: &Report) -> usize {
     let refused = report.failed().count() + report.pending().count();
     refused + report.conflicts().len() + report.doubts().len()

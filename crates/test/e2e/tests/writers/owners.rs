@@ -1,13 +1,14 @@
-//! Whose an object is, known from what the two did and not from what either says.
+//! The owners of objects, derived from the acts of both sides, not from their reports.
 //!
-//! Where the kernel keeps no trace, no process can tell, and this is all of it:
-//! - what the other writer wrote under our marker is ours by the marker; and where the ledger is
-//!   the proof, what he made anew under our marker on a key of ours, between two passes, is not
-//!   known from what he took away;
-//! - a neighbour that he wrote over without a protocol keeps ours: there it is ours still;
-//! - a link of ours that he renamed is neither his nor known to be ours;
-//! - a proxy entry of his on a link of ours may go by itself: the kernel removes it once it finds
-//!   that the link, which was just set up, has no carrier, up to a second later
+//! If the kernel keeps no trace, the owner cannot be known. These are all such cases:
+//! - An object that the other writer made with our marker is ours by the marker. If the ledger is
+//!   the proof, and the other writer recreated it on our key between two passes, it looks like the
+//!   object that was deleted.
+//! - A neighbour that the other writer replaced without a protocol keeps our marker, so it stays
+//!   ours.
+//! - A link of ours that the other writer renamed is neither the writer's nor known to be ours.
+//! - The kernel may delete the other writer's proxy entry on our link by itself. It does so once it
+//!   finds that the link, which was just set up, has no carrier, up to a second later
 //!   (`neigh_carrier_down`).
 
 use std::collections::BTreeSet;
@@ -16,20 +17,20 @@ use trueup_e2e::world::{Id, World, derived};
 use trueup_testkit::fields::OURS;
 use trueup_testkit::{Kind, RawMessage};
 
-/// Our links' indexes are drawn from here on; the kernel's own count from 1.
+/// The first index of our links; the kernel's own count from 1.
 pub(crate) const OUR_INDEXES: u32 = 1 << 24;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
     Ours,
     His,
-    /// Cannot be known.
+    /// Unknown, as the kernel keeps no trace.
     Open,
-    /// The kernel's own.
+    /// The kernel's own, derived from another object.
     Derived,
 }
 
-/// Returns true for a proxy entry of the other writer's that the kernel may remove by itself.
+/// Returns true for another writer's proxy entry that the kernel may delete by itself.
 fn is_proxy_on_our_link(id: &Id, row: &RawMessage) -> bool {
     const NTF_PROXY: u8 = 8;
     row.kind == Kind::Neighbour
@@ -39,7 +40,7 @@ fn is_proxy_on_our_link(id: &Id, row: &RawMessage) -> bool {
 }
 
 pub(crate) struct Owners {
-    /// Our marker is proof.
+    /// True if our marker is proof.
     pub(crate) by_marker: bool,
     ours: BTreeSet<Id>,
     open: BTreeSet<Id>,
@@ -50,8 +51,9 @@ impl Owners {
         Owners { by_marker, ours: BTreeSet::new(), open: BTreeSet::new() }
     }
 
-    /// As far as it is known from what is there: links of ours have indexes that no other links
-    /// have, unless he laid hands on them, and the rest bears our marker, which he did not write.
+    /// Derives the owners from the present rows. Our links have indexes that no other links have,
+    /// unless the other writer touched them. Our other rows have our marker, which the other writer
+    /// did not use.
     pub(crate) fn found(by_marker: bool, world: &World, touched: &BTreeSet<u32>) -> Owners {
         let mut owners = Owners::new(by_marker);
         for (id, _) in world.declared() {
@@ -78,7 +80,7 @@ impl Owners {
         }
     }
 
-    /// All of one owner's.
+    /// Returns all of one owner's objects.
     pub(crate) fn of<'a>(
         &'a self,
         world: &'a World,
@@ -89,7 +91,7 @@ impl Owners {
         rows.filter(move |(id, row)| self.whose(id, row) == whose)
     }
 
-    /// A pass of ours alone led from one to the other: what came is ours.
+    /// Attributes the changes between the two states to a pass of ours: new objects are ours.
     pub(crate) fn passed(&mut self, before: &World, after: &World) {
         let came = after.declared().filter(|(id, _)| {
             !before.rows.contains_key(id) && (id.kind == Kind::Link || id.protocol == OURS)
@@ -99,8 +101,8 @@ impl Owners {
         self.open.retain(|id| after.rows.contains_key(id));
     }
 
-    /// The other writer alone led from one to the other; `renamed` are the links that he gave
-    /// another name.
+    /// Attributes the changes between the two states to the other writer; `renamed` are the links
+    /// that it renamed.
     pub(crate) fn invaded(&mut self, before: &World, after: &World, renamed: &BTreeSet<u32>) {
         self.ours.retain(|id| after.rows.contains_key(id));
         self.open.retain(|id| after.rows.contains_key(id));

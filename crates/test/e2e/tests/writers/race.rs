@@ -1,14 +1,14 @@
-//! At the same time: the other writer writes while passes of ours run. Then he is quiet, and all is
-//! as after turns.
+//! At the same time: the other writer acts while our passes run. Then it is quiet, and the state
+//! must be as after turns.
 //!
-//! A pass looks and then acts, and where the kernel knows no guard what came in between is not
-//! seen: a replace of a route or an address does not look at whom it replaces, nor does the delete
-//! of an address. So what he wrote on a key within the very pass that wrote there too is excused,
-//! and that alone; deletes of routes and rules name the protocol, and are excused nothing. Links,
-//! IPv6 addresses and neighbours are announced without saying by whom, or not in each case: of
-//! these it is his estate that is looked at, on which there is nothing of ours.
+//! A pass reads and then acts. Where the kernel has no guard, changes in between are not seen: a
+//! replace of a route or an address ignores the owner of the replaced one, and so does the delete
+//! of an address. So the loss of another writer's object is excused only if it was written on a key
+//! during the same pass that wrote there. Deletes of routes and rules name the protocol, and are
+//! never excused. For links, IPv6 addresses and neighbours, the kernel does not always announce the
+//! writer. For these kinds the test checks the other writer's estate, where we have nothing.
 //!
-//! He writes nothing under our marker here: who wrote it could not be known.
+//! Here the other writer does not use our marker, as the writer could not be known.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -36,7 +36,7 @@ pub(crate) fn whatever_he_does_while_we_pass_his_stays_and_ours_comes() {
     });
 }
 
-/// What nothing of ours is ever on, nor near.
+/// The other writer's objects, far from any of ours.
 const ESTATE: [&str; 13] = [
     "link add e0 index 4000 type veth peer name e1",
     "link set e0 up",
@@ -99,21 +99,21 @@ fn race(run: &mut Run, case: &Case) -> Result<(), String> {
 }
 
 /// The numbers of the first and the last pass in which it may have happened, and the announcement
-/// with the port and the flags of the request.
+/// with the request's port and flags.
 type Announced = (RangeInclusive<u32>, (RawMessage, u32, u16));
 
-/// All that is announced until it is over.
+/// Returns all announcements until `over`.
 fn listen(changes: &mut Changes, pass: &AtomicU32, over: &AtomicBool) -> Vec<Announced> {
     let mut announced = Vec::new();
     let mut from = pass.load(Ordering::SeqCst);
     loop {
-        // Before the last is taken, so that none is left.
+        // Read it before the last take, so that nothing is missed.
         let last = over.load(Ordering::SeqCst);
         let before = pass.load(Ordering::SeqCst);
         let taken = changes.announcements();
         let to = pass.load(Ordering::SeqCst);
         announced.extend(taken.into_iter().map(|one| (from..=to, one)));
-        // All was taken that had happened by then.
+        // All announcements up to then were taken.
         from = before;
         if last {
             return announced;
@@ -122,8 +122,8 @@ fn listen(changes: &mut Changes, pass: &AtomicU32, over: &AtomicBool) -> Vec<Ann
     }
 }
 
-/// Follows who holds which key, and tells of every write of ours over what was his before the pass
-/// began.
+/// Tracks the owner of each key, and reports every write of ours over an object that was the other
+/// writer's before the pass began.
 fn judge(announced: &[Announced], base: &World, other_writer: &Actor) -> String {
     let mut his: BTreeMap<Place, u32> = BTreeMap::new();
     for (id, _) in base.declared() {
@@ -136,7 +136,7 @@ fn judge(announced: &[Announced], base: &World, other_writer: &Actor) -> String 
             continue;
         }
         let by_him = other_writer.ports.contains(port);
-        // The kernel says of all others whose doing it was.
+        // For all other kinds the kernel announces the writer.
         let by_us = !by_him && *port != 0;
         let before = his.get(&id.place()).is_some_and(|wrote| wrote < during.start());
         let deleted = message.action == Action::Del;

@@ -1,4 +1,4 @@
-//! A case under way: the other writer's deeds, our passes, and what is proved of each.
+//! A running case: the other writer's acts, our passes, and the checks after each.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::ours::{Ours, reasons};
 use crate::owners::{Owners, Whose};
 use crate::taken::{Taken, keeps_its_mark};
 
-/// With a quiet other writer so many passes are enough.
+/// The number of passes that suffice if the other writer is quiet.
 const FEW: usize = 4;
 
 pub(crate) struct Run {
@@ -26,16 +26,16 @@ pub(crate) struct Run {
     pub(crate) ours: Ours,
     pub(crate) owners: Owners,
     pub(crate) changes: Changes,
-    /// What was there before anybody acted, and is to be in the end.
+    /// The state before any act, which must return at the end.
     pub(crate) base: World,
-    /// Where what is his may be taken, what was.
+    /// The overridden objects, if we may override.
     taken: Option<Taken>,
 }
 
-/// What a specification desires, of what can be.
+/// Returns the possible part of a specification's desired state.
 pub(crate) fn desired(spec: &DesiredSpec) -> Desired {
     let mut spec = spec.clone();
-    // No process may set the pair up.
+    // No process may set the permanent pair up.
     if let Some(links) = &mut spec.links {
         links.retain(|link| author::LINKS[link.which] != author::FOREIGN[0]);
     }
@@ -62,12 +62,12 @@ impl Run {
         }
     }
 
-    /// What is wrong, and how it came to that.
+    /// Returns the fault with its history.
     pub(crate) fn describe(&self, wrong: &str) -> String {
         format!("{wrong}\n\nwhat happened:\n{}", self.other_writer.journal.join("\n"))
     }
 
-    /// The other writer acts, and no other process.
+    /// Makes the other writer's acts, and attributes the changes.
     pub(crate) fn invade(&mut self, acts: &[Act]) {
         let before = World::look();
         self.other_writer.say("the other writer:");
@@ -86,7 +86,7 @@ impl Run {
         }
     }
 
-    /// He is quiet from now on, and goes before all of ours does, or after.
+    /// Ends a case: the other writer is quiet, and its objects are deleted before ours, or after.
     pub(crate) fn end(&mut self, wanted: &Desired, stays: bool) -> Result<(), String> {
         self.comes_to_rest(wanted)?;
         if !stays {
@@ -125,7 +125,8 @@ impl Run {
         self.invaded(&before);
     }
 
-    /// A pass with its proofs: what is his is as it was, and nothing was announced of it.
+    /// Makes a pass with its checks: the other writer's objects are unchanged, and no announcement
+    /// is about them.
     pub(crate) fn pass(&mut self, desired: &Desired) -> Result<(Option<Report>, usize), String> {
         let before = World::look();
         self.changes.take();
@@ -152,8 +153,8 @@ impl Run {
             let Some(rows) = before.rows.get(&id) else {
                 continue;
             };
-            // The kernel announces by itself that a link moved and that an IPv6 address is usable,
-            // and not by whom one was written.
+            // For a moved link and a usable IPv6 address, the kernel announces no port, and so no
+            // writer.
             let describe = message.action == Action::Del || *port != 0;
             let taken = self.taken.as_ref().is_some_and(|taken| taken.holds(&id));
             let given_back = self.taken.is_some() && keeps_its_mark(&id);
@@ -174,7 +175,7 @@ impl Run {
                 wrong += &format!("came {}\n", after.line(&rows[0]));
             }
         }
-        // That an IPv6 address is usable the kernel tells in its own time.
+        // The kernel announces a usable IPv6 address asynchronously.
         let moved = announced.iter().filter(|(message, port, _)| {
             let usable = (message.kind, message.action, *port) == (Kind::Address, Action::New, 0);
             !derived(message) && !usable
@@ -186,8 +187,8 @@ impl Run {
         }
     }
 
-    /// With a quiet other writer: after a few passes one changes nothing, and says why where it is
-    /// not as desired.
+    /// Makes passes, with a quiet other writer, until one changes nothing. If the state is not as
+    /// desired, that pass must give a reason.
     fn comes_to_rest(&mut self, desired: &Desired) -> Result<Option<Report>, String> {
         for _ in 0..FEW {
             let (report, announced) = self.pass(desired)?;
@@ -207,7 +208,7 @@ impl Run {
         Err(format!("{FEW} passes, and each changed something"))
     }
 
-    /// With no process in the way a few passes are enough, of which the last changes nothing.
+    /// Checks that without obstacles a few passes suffice, the last of which changes nothing.
     fn converges(&mut self, desired: &Desired) -> Result<(), String> {
         match self.comes_to_rest(desired)? {
             Some(report) if report.converged() => Ok(()),
@@ -215,8 +216,8 @@ impl Run {
         }
     }
 
-    /// What of ours is there and is not to be, and what was taken and is not restored, is so for
-    /// what the report says.
+    /// Checks that the report has reasons for our undesired objects and for overridden ones not
+    /// restored.
     fn what_is_left_has_a_reason(&self, report: Option<Report>) -> Result<(), String> {
         let now = World::look();
         let left = self.owners.of(&now, Whose::Ours);

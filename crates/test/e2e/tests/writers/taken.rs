@@ -1,4 +1,4 @@
-//! What was taken from the other writer, and is to be restored to him.
+//! The other writer's objects that we overrode, and must restore.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,15 +7,15 @@ use trueup_net::Desired;
 use trueup_testkit::fields::OURS;
 use trueup_testkit::{Kind, RawMessage, running_version};
 
-/// By place, what was there before we took it. Of a link, which stays his and is set up otherwise:
-/// what is kept of it.
+/// The row before we overrode it, by key. For a link, which stays the other writer's with other
+/// properties, the parts to keep.
 #[derive(Default)]
 pub(crate) struct Taken(BTreeMap<Place, Former>);
 
 struct Former {
     id: Id,
     kept: Vec<(String, Option<RawMessage>)>,
-    /// Of a link: he laid hands on it meanwhile, so that no process knows how he would have it.
+    /// For a link: true if the other writer touched it meanwhile, so its wanted state is unknown.
     touched: bool,
 }
 
@@ -24,7 +24,7 @@ impl Former {
         Former { id: id.clone(), kept: before.kept_of(id), touched: false }
     }
 
-    /// The devices that it is on, or leads out of.
+    /// Returns the devices that the object is on, or leads out of.
     fn devices(&self) -> BTreeSet<u32> {
         let rows = self.kept.iter().filter_map(|(_, row)| row.as_ref());
         let devices = rows.flat_map(RawMessage::devices).chain([self.id.device]);
@@ -32,15 +32,15 @@ impl Former {
     }
 }
 
-/// Before Linux 6.12 an IPv4 address that is replaced keeps the mark that it had: what was taken
-/// still bears his.
+/// Returns true if a replaced object keeps its marker. IPv4 addresses do before Linux 6.12: an
+/// overridden one still has the other writer's.
 pub(crate) fn keeps_its_mark(id: &Id) -> bool {
     id.kind == Kind::Address && id.key.first() == Some(&2) && running_version() < (6, 12)
 }
 
 impl Taken {
-    /// Returns true if a pass may have done what it did to a row of his: written over it, in its
-    /// place, with what is desired.
+    /// Returns true if a pass may have changed the other writer's row: it wrote a desired object
+    /// over it.
     pub(crate) fn permits(
         &mut self,
         id: &Id,
@@ -83,8 +83,8 @@ impl Taken {
         true
     }
 
-    /// Forgets what cannot be restored: a device that it is on, or that it leads out of, is gone,
-    /// or was recreated.
+    /// Forgets objects that cannot be restored: a device that they are on or lead out of is gone or
+    /// was recreated.
     pub(crate) fn forget_stranded(&mut self, after: &World) {
         self.0.retain(|_, former| {
             let devices = former.devices();
@@ -96,7 +96,7 @@ impl Taken {
         self.0.contains_key(&id.place())
     }
 
-    /// Returns true if what came is what was taken there.
+    /// Returns true if a new row is the one overridden there.
     pub(crate) fn gives_back(&mut self, id: &Id, after: &World) -> bool {
         let place = id.place();
         let back = |former: &Former| former.id == *id && former.kept == after.kept_of(id);
@@ -107,10 +107,10 @@ impl Taken {
         given
     }
 
-    /// What the other writer laid hands on meanwhile no process has to give back, nor what is on a
-    /// link that he renamed or replaced. It may where it cannot tell: a link that he set otherwise
-    /// is the same link, and a neighbour that he wrote over without a protocol still bears our
-    /// mark.
+    /// Forgets objects touched by the other writer meanwhile, and objects on links that it renamed
+    /// or replaced: they need no restoration. A restoration is permitted where we cannot tell: a
+    /// link with other properties is the same link, and a neighbour replaced without a protocol
+    /// still has our marker.
     pub(crate) fn invaded(&mut self, before: &World, after: &World) {
         self.0.retain(|place, former| {
             let is_replaced = |device: &u32| before.link(*device) != after.link(*device);
@@ -130,7 +130,7 @@ impl Taken {
         });
     }
 
-    /// What has not been restored, a line each.
+    /// Returns the objects not restored yet, one a line.
     pub(crate) fn lines(&self) -> String {
         let due = self.0.values().filter(|former| !former.touched);
         due.map(|former| format!("{:?}\n", former.kept)).collect()

@@ -1,5 +1,5 @@
-//! Step by step: the other writer acts, then a pass of ours runs, and between them the namespace is
-//! looked at.
+//! Step by step: the other writer acts, then our pass runs, and the namespace is checked after
+//! each.
 
 use trueup_e2e::property;
 use trueup_testkit::quiet_netns;
@@ -11,9 +11,9 @@ pub(crate) fn whatever_he_does_between_our_passes_his_stays_and_ours_comes() {
     property::run("turns", 20, act::case, |case| turns(case, false));
 }
 
-/// What is desired takes the place of what is his there, nothing else does, and once it is no
-/// longer desired he has it back as it was, unless he laid hands on it meanwhile. He writes nothing
-/// under our marker here.
+/// A desired object replaces the other writer's object on its key, and nothing else does. Once it
+/// is no longer desired, the old object is restored, unless the other writer touched it meanwhile.
+/// Here the other writer does not use our marker.
 pub(crate) fn what_is_taken_from_him_is_given_back() {
     property::run("take", 10, act::case, |case| {
         let mut case = case.clone();

@@ -7,14 +7,14 @@ use crate::message::{Kind, push_attribute, requests, u16_at};
 
 const NLMSG_DONE: u16 = 3;
 const NLM_F_DUMP_INTR: u16 = 0x10;
-/// Beyond any number that a kernel has given an attribute so far.
+/// Larger than any attribute number the kernel has assigned so far.
 const UNKNOWN_ATTRIBUTE: u16 = 0x3f00;
 
-/// Makes a fault in the rows of a dump.
+/// Applies a fault to the rows of a dump.
 pub(super) fn spoil(fault: &Fault, answers: &mut VecDeque<Result<Vec<u8>, i32>>) {
     let mut rows: Vec<Vec<u8>> = Vec::new();
     let mut rest = Vec::new();
-    // An earlier fault may have put them there.
+    // Left there by an earlier fault.
     let errors: Vec<i32> =
         (answers.iter()).filter_map(|answer| answer.as_ref().err().copied()).collect();
     for answer in answers.iter().flatten() {
@@ -73,7 +73,7 @@ pub(super) fn spoil(fault: &Fault, answers: &mut VecDeque<Result<Vec<u8>, i32>>)
     match fault {
         Fault::Truncate => {
             let mut bytes = rows.concat();
-            // Longer than what any reader makes room for beforehand.
+            // Longer than the buffer of any reader.
             bytes.resize(bytes.len().max(32 << 20), 0);
             spoilt.push_back(Ok(bytes));
         }

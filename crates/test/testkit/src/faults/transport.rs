@@ -1,5 +1,5 @@
-//! The transport in between: it passes requests on one by one, and makes the faults whose time has
-//! come.
+//! The transport between the sockets and the namespace: it passes requests on one by one, and
+//! applies the faults that are due.
 
 use std::collections::VecDeque;
 use std::{io, mem};
@@ -13,15 +13,15 @@ use crate::message::{framed, requests, u32_at};
 
 const NLM_F_CAPPED: u16 = 0x100;
 
-/// A transport with faults.
+/// A transport that applies the faults of a list.
 pub(super) struct Faulty {
     faults: Faults,
-    /// What comes before anything that is still in the inner one; an errno for what cannot be
-    /// received.
+    /// Datagrams to deliver before any from the inner transport; an errno stands for a failed
+    /// receive.
     queue: VecDeque<Result<Vec<u8>, i32>>,
-    /// Something was asked for: what comes may be an answer.
+    /// True if a request was sent, so the next datagram may be an answer.
     asks: bool,
-    /// The queue is all that there was to hear, and its reader is yet to learn it.
+    /// True if the queue holds everything there was to read, and its reader does not know yet.
     heard: bool,
 }
 
@@ -30,7 +30,7 @@ impl Faulty {
         Self { faults, queue: VecDeque::new(), asks: false, heard: false }
     }
 
-    /// One request, with its faults.
+    /// Sends one request and applies the faults due at it.
     fn request(&mut self, inner: &mut dyn Transport, request: &[u8]) -> io::Result<()> {
         let mut due = self.faults.lock().due(request);
         due.retain(|fault| {
@@ -38,7 +38,7 @@ impl Faulty {
                 return false;
             }
             match fault {
-                // Not under the lock: it may well speak through the same faults.
+                // Do not hold the lock: the writer may use the same faults.
                 Fault::Writer(act) => act(),
                 Fault::DieBefore => self.faults.lock().die(),
                 _ => {}
@@ -86,7 +86,7 @@ impl Layer for Faulty {
         }
         drop(script);
         if quiet {
-            // As one datagram: what the kernel makes of it is its own.
+            // Send it as one datagram: the kernel judges it.
             return inner.send(datagram);
         }
         requests(datagram).try_for_each(|request| self.request(inner, request))
@@ -139,7 +139,7 @@ fn garble(
     announced
 }
 
-/// All that the inner one has to say by now: the kernel answers before `send` returns.
+/// Reads everything that the inner transport has: the kernel answers before `send` returns.
 fn drain(inner: &mut dyn Transport) -> VecDeque<Result<Vec<u8>, i32>> {
     let mut all = VecDeque::new();
     let mut buffer = Vec::with_capacity(crate::wire::DATAGRAM);

@@ -1,4 +1,4 @@
-//! Addresses of both families as rows, and the requests that read them.
+//! Addresses of both families as rows, and the requests that read and write them.
 
 use std::collections::BTreeMap;
 
@@ -9,39 +9,38 @@ use super::numbers::*;
 use super::request::{Refusal, Request, refuse_if};
 use super::{By, Origin, State};
 
-/// The addresses of one family, by link, in the kernel's order. A link whose MTU is too small for
-/// the family has no list.
+/// The addresses of one family by link, in the kernel's order. A link with an MTU too small for the
+/// family has no list.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Addresses {
     pub(super) all: BTreeMap<u32, Vec<Address>>,
 }
 
-/// One address.
+/// An address of a link, of either family.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Address {
     pub(super) origin: Origin,
     pub(super) family: u8,
     pub(super) device: u32,
     pub(super) local: Ip,
-    /// The other end, or the same as `local`.
+    /// The other end's address; equal to `local` if there is none.
     pub(super) peer: Ip,
     pub(super) length: u8,
     pub(super) scope: u8,
     /// `IFA_F_*`.
     pub(super) flags: u32,
-    /// All other attributes; `IFA_CACHEINFO` always.
+    /// All other attributes, always with `IFA_CACHEINFO`.
     pub(super) attrs: Bag,
 }
 
 // linux/if_addr.h
 
 impl Address {
-    /// The address that a request states.
+    /// Reads the address in a request.
     ///
     /// # Errors
     ///
-    /// `EINVAL` without an address, and for lifetimes that are over or end before they are
-    /// preferred.
+    /// `EINVAL` without an address, if a lifetime is zero, or if it ends before the preferred one.
     pub(super) fn read(request: &Request<'_>) -> Result<Self, Refusal> {
         let family = request.family();
         let mut attrs = request.attrs.clone();
@@ -60,7 +59,8 @@ impl Address {
             flags |= IFA_F_DEPRECATED;
         }
         if family == INET && valid == u32::MAX {
-            // A permanent address shows no preferred lifetime, though it may be deprecated.
+            // The kernel shows no preferred lifetime for a permanent address, though it may be
+            // deprecated.
             cache = vec![0xff; 8];
         }
         cache.resize(16, 0);
@@ -80,7 +80,7 @@ impl Address {
         })
     }
 
-    /// The address itself, for which IPv6 alone takes `IFA_ADDRESS`.
+    /// Returns the address itself. Only IPv6 accepts `IFA_ADDRESS` for it.
     pub(super) fn local(request: &Request<'_>) -> Result<Ip, Refusal> {
         let local = request.attrs.get(IFA_LOCAL);
         let other = request.attrs.get(IFA_ADDRESS);
@@ -88,7 +88,7 @@ impl Address {
         Ok(ip(local.ok_or(EINVAL)?))
     }
 
-    /// An address that the kernel makes by itself.
+    /// Returns an address that the kernel makes by itself.
     pub(super) fn of_kernel(family: u8, device: u32, local: Ip, length: u8, scope: u8) -> Self {
         let mut attrs = Bag::default();
         attrs.set(IFA_CACHEINFO, [[0xff; 8], [0; 8]].concat());
@@ -109,24 +109,24 @@ impl Address {
         self.flags & flag != 0
     }
 
-    /// `IFA_RT_PRIORITY`: the metric of the routes made for it.
+    /// Returns `IFA_RT_PRIORITY`: the metric of the routes made for it; 0 if none is given.
     pub(super) fn metric(&self) -> u32 {
         self.attrs.u32(IFA_RT_PRIORITY).unwrap_or(0)
     }
 
-    /// The lifetime in seconds, if it is finite.
+    /// Returns the lifetime in seconds; `None` if it is endless.
     pub(super) fn lifetime(&self) -> Option<u32> {
         let valid =
             self.attrs.array::<8>(IFA_CACHEINFO).map(|cache| crate::message::u32_at(&cache, 4));
         valid.filter(|_| !self.has(IFA_F_PERMANENT))
     }
 
-    /// The subnet of the other end, or of the address itself.
+    /// Returns the subnet of the other end, or of the address itself if there is none.
     pub(super) fn subnet(&self) -> Prefix {
         Prefix::new(self.peer, self.length)
     }
 
-    /// The prefix of the address itself.
+    /// Returns the address with its prefix length.
     pub(super) fn prefix(&self) -> Prefix {
         Prefix::new(self.local, self.length)
     }
@@ -147,12 +147,12 @@ impl Address {
 }
 
 impl Addresses {
-    /// The addresses of a link.
+    /// Returns the addresses of a link, by its index.
     pub(super) fn of(&self, index: u32) -> &[Address] {
         self.all.get(&index).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns true if a link has the family at all.
+    /// Returns true if a link has the family, with or without addresses.
     pub(super) fn is_on(&self, index: u32) -> bool {
         self.all.contains_key(&index)
     }
@@ -178,13 +178,13 @@ impl State {
         addresses.all.entry(index).or_default()
     }
 
-    /// Puts a new address at a place of its link's list.
+    /// Inserts a new address at index `at` of its link's list, and gives it an origin.
     pub(super) fn put_address(&mut self, at: usize, new: &mut Address) {
         new.origin = self.new_origin();
         self.list_mut(new.family, new.device).insert(at, new.clone());
     }
 
-    /// Stores an address that changed.
+    /// Stores a changed address.
     pub(super) fn store_address(&mut self, new: &Address) {
         let mut list = self.list_mut(new.family, new.device).iter_mut();
         if let Some(old) = list.find(|old| old.origin.id == new.origin.id) {
@@ -192,7 +192,7 @@ impl State {
         }
     }
 
-    /// Takes an address out of its link's list.
+    /// Removes an address from its link's list.
     pub(super) fn take_address(&mut self, gone: &Address) {
         let list = self.list_mut(gone.family, gone.device);
         list.retain(|other| other.origin.id != gone.origin.id);

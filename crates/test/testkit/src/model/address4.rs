@@ -1,5 +1,5 @@
-//! IPv4 addresses (`net/ipv4/devinet.c`): the list of each link, and what becomes of the secondary
-//! addresses of a subnet.
+//! IPv4 addresses (`net/ipv4/devinet.c`): each link's list, and the handling of a subnet's
+//! secondary addresses.
 
 use crate::message::Action;
 
@@ -36,7 +36,7 @@ impl State {
         Ok(())
     }
 
-    /// A replace changes metric, protocol and lifetime, and no more.
+    /// Replaces an address, which changes only metric, protocol and lifetime.
     fn replace_address4(&mut self, mut address: Address, new: &Address, by: &Request<'_>) {
         const OF_LIFETIME: u32 = IFA_F_PERMANENT | IFA_F_DEPRECATED;
         if address.metric() != new.metric() {
@@ -72,14 +72,14 @@ impl State {
             at = list.len();
         }
         self.put_address(at, &mut new);
-        // With the request, also for what follows from it.
+        // Its consequences are also announced in the request's name.
         self.announce_address(&new, Action::New, by);
         self.address4_added(&new);
         Ok(())
     }
 
-    /// `__inet_del_ifa`: with a primary address its secondary ones go. (The kernel promotes the
-    /// first of them instead where `promote_secondaries` is set; here it is not.)
+    /// `__inet_del_ifa`: with a primary address its secondary ones go. (With `promote_secondaries`
+    /// set, the kernel promotes the first of them instead; here it is not set.)
     pub(super) fn del_address4(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         let (index, attrs) = (request.u32(4), &request.attrs);
         refuse_if(!self.addresses4.is_on(index), ENODEV)?;
@@ -112,7 +112,7 @@ impl State {
         self.address4_removed(gone);
     }
 
-    /// A link has IPv4 while its MTU suffices.
+    /// Gives a link IPv4, or takes it away, by its MTU.
     pub(super) fn addresses4_mtu(&mut self, index: u32) {
         let link = self.links.get(index);
         if link.is_some_and(|link| link.mtu >= IPV4_MIN_MTU) {
@@ -122,7 +122,7 @@ impl State {
         }
     }
 
-    /// A loopback that comes up gets 127.0.0.1.
+    /// Gives 127.0.0.1 to a loopback that comes up.
     pub(super) fn addresses4_up(&mut self, index: u32) {
         let link = self.links.get(index).filter(|link| link.is_loopback());
         if let Some(link) = link
@@ -135,7 +135,8 @@ impl State {
         }
     }
 
-    /// The link goes: one after another, and no address outlives another.
+    /// Deletes a link's addresses before the link goes, one after another; no secondary is
+    /// promoted.
     pub(super) fn addresses4_gone(&mut self, index: u32) {
         while let Some(first) = self.addresses4.of(index).first().cloned() {
             self.remove_address4(&first, None);
@@ -143,7 +144,7 @@ impl State {
         self.addresses4.all.remove(&index);
     }
 
-    /// `inetdev_changename`: the first address gets the new name as its label, the others keep
+    /// `inetdev_changename`: the first address takes the new name as its label, the others keep
     /// their suffix or get one.
     pub(super) fn addresses4_renamed(&mut self, index: u32, name: &[u8]) {
         const LABEL: usize = 15;

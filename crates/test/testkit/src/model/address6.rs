@@ -1,5 +1,5 @@
-//! IPv6 addresses (`net/ipv6/addrconf.c`): the list of each link with what comes and goes with it.
-//! There is no duplicate address detection, and no router advertisement.
+//! IPv6 addresses (`net/ipv6/addrconf.c`): each link's list, and the routes that come and go with
+//! an address. There is no duplicate address detection, and no router advertisement.
 
 use crate::message::Action;
 
@@ -15,8 +15,8 @@ const ONE: Ip = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 const PROTOCOL_LO: u8 = 1;
 const PROTOCOL_LL: u8 = 3;
 const SCOPE_SITE: u8 = 200;
-/// Of the flags in a request: `IFA_F_NODAD`, `_HOMEADDRESS`, `_MANAGETEMPADDR`, `_MCAUTOJOIN`, and
-/// those that [`Address`] knows.
+/// The flags that a request can set: `IFA_F_NODAD`, `_HOMEADDRESS`, `_MANAGETEMPADDR`,
+/// `_MCAUTOJOIN`, and the flags known to [`Address`].
 const WRITABLE: u32 =
     0x02 | 0x10 | 0x100 | 0x400 | IFA_F_NOPREFIXROUTE | IFA_F_PERMANENT | IFA_F_DEPRECATED;
 
@@ -30,7 +30,7 @@ fn scope(ip: Ip) -> u8 {
 }
 
 impl State {
-    /// `ipv6_find_idev`: IPv6 on a link, if its MTU allows.
+    /// `ipv6_find_idev`: gives a link IPv6, if its MTU is large enough.
     pub(super) fn device6(&mut self, index: u32) -> Result<(), Refusal> {
         let link = self.links.get(index).ok_or(ENODEV)?;
         if !self.addresses6.is_on(index) {
@@ -55,7 +55,7 @@ impl State {
             return self.add_address6(new);
         };
         refuse_if(request.has(NLM_F_EXCL) || !request.has(NLM_F_REPLACE), EEXIST)?;
-        // IFA_ADDRESS beside another IFA_LOCAL states the other end, be it none.
+        // If IFA_ADDRESS differs from IFA_LOCAL, it is the other end, even if all zeros.
         if new.peer == new.local {
             new.peer = old.peer;
         } else if new.peer == [0; 16] {
@@ -73,7 +73,7 @@ impl State {
         if !new.has(IFA_F_NOPREFIXROUTE) {
             self.prefix_added6(&new, new.prefix());
         }
-        // It is announced before it can be used, and again when it can.
+        // It is announced before it is usable, and again once it is.
         if !new.has(IFA_F_NODAD) {
             self.announce_address(&new, Action::New, None);
         }
@@ -81,7 +81,7 @@ impl State {
         Ok(())
     }
 
-    /// `addrconf_add_dev`: the multicast route exists before any address.
+    /// `addrconf_add_dev`: adds the multicast route, before any address.
     fn multicast_route6(&mut self, index: u32) -> Result<(), Refusal> {
         self.device6(index)?;
         if !self.is_loopback(index) {
@@ -90,7 +90,7 @@ impl State {
         Ok(())
     }
 
-    /// `ipv6_add_addr`: puts it in the list, and no more.
+    /// `ipv6_add_addr`: only puts the address into the list.
     fn insert_address6(&mut self, new: &mut Address) -> Result<(), Refusal> {
         refuse_if(
             new.local[0] == 0xff || new.local == ONE && !self.is_loopback(new.device),
@@ -103,7 +103,7 @@ impl State {
         Ok(())
     }
 
-    /// `addrconf_dad_completed`: the address can be used.
+    /// `addrconf_dad_completed`: the address becomes usable.
     fn use_address6(&mut self, address: &Address) {
         self.announce_address(address, Action::New, None);
         self.local_added6(address);
@@ -148,7 +148,7 @@ impl State {
         }
     }
 
-    /// `check_cleanup_prefix_route`: the prefix route goes unless another address needs it.
+    /// `check_cleanup_prefix_route`: deletes the prefix route unless another address needs it.
     fn clean_up_prefix6(&mut self, gone: &Address) {
         let needs =
             |other: &Address| other.origin.id != gone.origin.id && other.prefix() == gone.prefix();
@@ -169,7 +169,7 @@ impl State {
         let gone = found.ok_or(EADDRNOTAVAIL)?;
         self.take_address(&gone);
         self.address6_gone(&gone);
-        // The route of a finite lifetime ends by itself.
+        // The route of a finite lifetime expires by itself.
         if gone.has(IFA_F_PERMANENT) && !gone.has(IFA_F_NOPREFIXROUTE) {
             self.clean_up_prefix6(&gone);
         }
@@ -197,7 +197,7 @@ impl State {
         }
     }
 
-    /// A link that has its carrier for the first time since it was set up gets its own addresses.
+    /// Gives a link its automatic addresses when it first has a carrier after it was set up.
     pub(super) fn addresses6_carrier(&mut self, index: u32, on: bool) {
         if on
             && self.is_up(index)
@@ -206,14 +206,15 @@ impl State {
         {
             self.autoconfigure6(index);
         }
-        // A loopback keeps IPv6 below 1280, and loses its addresses.
+        // A loopback keeps IPv6 if its MTU is below 1280, but loses its addresses.
         let link = self.links.get(index).filter(|link| on && link.is_up());
         if link.is_some_and(|link| link.mtu < IPV6_MIN_MTU) && self.addresses6.is_on(index) {
             self.addresses6_mtu(index);
         }
     }
 
-    /// `addrconf_init_auto_addrs`: `::1`, or a link-local address after the hardware address.
+    /// `addrconf_init_auto_addrs`: adds `::1`, or a link-local address derived from the hardware
+    /// address.
     fn autoconfigure6(&mut self, index: u32) {
         let Some(link) = self.links.get(index) else {
             return;
@@ -241,7 +242,7 @@ impl State {
         }
     }
 
-    /// `addrconf_ifdown`, after the routes have gone.
+    /// `addrconf_ifdown`, called after the routes are deleted.
     pub(super) fn addresses6_down(&mut self, index: u32) {
         if let Some(is_ready) = self.ready6.get_mut(&index) {
             *is_ready = false;
@@ -258,7 +259,7 @@ impl State {
         self.addresses6.all.remove(&index);
     }
 
-    /// Below 1280 a link has no IPv6.
+    /// Gives a link IPv6, or takes it away: below an MTU of 1280 it has none.
     pub(super) fn addresses6_mtu(&mut self, index: u32) {
         let link = self.links.get(index);
         if link.is_none_or(|link| link.mtu < IPV6_MIN_MTU) {

@@ -1,5 +1,5 @@
-//! [`Bag`]: attributes by number, without a meaning of their own. [`Prefix`]: an address and its
-//! length, of either family.
+//! [`Bag`]: attributes by number, without their meaning. [`Prefix`]: an address and its length, of
+//! either family.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use crate::message::{Action, Kind, RawMessage, attributes, push_attribute};
 
 use super::numbers::*;
 
-/// No kernel knows an attribute of this number, or of a greater one.
+/// No kernel knows an attribute with this number or a greater one.
 const FIRST_UNKNOWN: u16 = 0x100;
 
-/// The attributes of an object or of a request by number. Of one that comes twice the last counts.
+/// The attributes of an object or a request, by number. If one comes twice, the last wins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bag(BTreeMap<u16, Vec<u8>>);
 
@@ -31,7 +31,7 @@ impl Bag {
         self.0.keys().copied()
     }
 
-    /// The first `N` bytes.
+    /// Returns the first `N` bytes of an attribute; `None` if it is absent or shorter.
     pub(super) fn array<const N: usize>(&self, number: u16) -> Option<[u8; N]> {
         self.get(number)?.first_chunk::<N>().copied()
     }
@@ -48,7 +48,7 @@ impl Bag {
         self.array(number).map(u32::from_ne_bytes)
     }
 
-    /// Text without its NUL.
+    /// Returns an attribute's text without its NUL.
     pub(super) fn text(&self, number: u16) -> Option<&[u8]> {
         self.get(number)?.split(|byte| *byte == 0).next()
     }
@@ -75,18 +75,19 @@ impl Bag {
         }
     }
 
-    /// Removes what no kernel knows, and ignores in a request that is not checked strictly.
+    /// Removes the attributes unknown to every kernel, which ignores them in a request without
+    /// strict checking.
     pub(super) fn remove_unknown(&mut self) {
         self.0.retain(|number, _| *number < FIRST_UNKNOWN);
     }
 
-    /// Removes those of these numbers that are zero: the kernel does not show them.
+    /// Removes each of these attributes if it is zero: the kernel does not show it.
     pub(super) fn remove_zeros(&mut self, numbers: &[u16]) {
         self.0
             .retain(|number, payload| !numbers.contains(number) || payload.iter().any(|b| *b != 0));
     }
 
-    /// Makes a number 0 or 1.
+    /// Sets a number to 1 unless it is 0.
     pub(super) fn make_bool(&mut self, number: u16) {
         if let Some(payload) = self.0.get_mut(&number) {
             let is_set = payload.iter().any(|byte| *byte != 0);
@@ -95,7 +96,7 @@ impl Bag {
         }
     }
 
-    /// Takes one attribute from another bag, where it may be absent.
+    /// Copies one attribute from another bag, or removes it if absent there.
     pub(super) fn take_from(&mut self, other: &Self, number: u16) {
         match other.get(number) {
             Some(payload) => self.set(number, payload),
@@ -103,7 +104,7 @@ impl Bag {
         }
     }
 
-    /// Adds all of another bag, which come in place of those that are here.
+    /// Adds all attributes of another bag, which replace the present ones.
     pub(super) fn add(&mut self, other: &Self) {
         self.0.extend(other.0.clone());
     }
@@ -127,10 +128,10 @@ impl From<BTreeMap<u16, Vec<u8>>> for Bag {
     }
 }
 
-/// An address of either family: an IPv4 one is the first four bytes.
+/// An address of either family: an IPv4 address is the first four bytes.
 pub(super) type Ip = [u8; 16];
 
-/// Reads an address, which may be shorter than a whole one.
+/// Reads an address; missing bytes are zero.
 pub(super) fn ip(bytes: &[u8]) -> Ip {
     let mut ip = [0; 16];
     let length = bytes.len().min(16);
@@ -138,12 +139,12 @@ pub(super) fn ip(bytes: &[u8]) -> Ip {
     ip
 }
 
-/// The bytes of an address that a family has.
+/// Returns the length of a family's addresses in bytes.
 pub(super) fn width(family: u8) -> usize {
     if family == INET { 4 } else { 16 }
 }
 
-/// An address and the length of its prefix.
+/// An address and its prefix length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Prefix {
     pub(super) address: Ip,
@@ -151,7 +152,7 @@ pub(super) struct Prefix {
 }
 
 impl Prefix {
-    /// A prefix without host bits.
+    /// Returns a prefix with its host bits cleared.
     pub(super) fn new(address: Ip, length: u8) -> Self {
         let length = length.min(128);
         let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The routes that the kernel makes of IPv4 addresses, and takes with them (`fib_add_ifaddr`,
+//! The routes that the kernel derives from IPv4 addresses, and deletes with them (`fib_add_ifaddr`,
 //! `fib_del_ifaddr`).
 
 use super::State;
@@ -11,7 +11,7 @@ fn own(address: &Address) -> Prefix {
     Prefix::new(address.local, 32)
 }
 
-/// The last address of the subnet.
+/// Returns the last address of the subnet.
 fn last(address: &Address) -> Prefix {
     let mask = u32::MAX.checked_shr(address.length.into()).unwrap_or(0);
     let [a, b, c, d, ..] = address.peer;
@@ -19,24 +19,24 @@ fn last(address: &Address) -> Prefix {
     Prefix::new(ip(&last.to_be_bytes()), 32)
 }
 
-/// The first address of the subnet.
+/// Returns the first address of the subnet.
 fn first(address: &Address) -> Prefix {
     Prefix::new(address.subnet().address, 32)
 }
 
-/// The broadcast address as given; zeros for none.
+/// Returns the stated broadcast address; zeros if none.
 fn given(address: &Address) -> Prefix {
     Prefix::new(address.attrs.get(IFA_BROADCAST).map(ip).unwrap_or_default(), 32)
 }
 
-/// Returns true if it is of a subnet, not of a host alone.
+/// Returns true if the address has a subnet, not only a host prefix.
 fn has_subnet(address: &Address) -> bool {
     let network = address.subnet().address;
     network != [0; 16] && (network != address.local || address.length < 32)
 }
 
 impl State {
-    /// `fib_magic`: a failure concerns no one.
+    /// `fib_magic`: adds or deletes a route, and ignores failures.
     fn derive4(&mut self, is_new: bool, own: &Address, kind: u8, dst: Prefix, metric: u32) {
         let mut attrs = Bag::default();
         attrs.set(RTA_PREFSRC, &own.local[..4]);
@@ -66,12 +66,12 @@ impl State {
         };
     }
 
-    /// The kind of a subnet's route.
+    /// Returns the type of a subnet's route.
     fn subnet_kind(&self, address: &Address) -> u8 {
         if self.is_loopback(address.device) { RTN_LOCAL } else { RTN_UNICAST }
     }
 
-    /// The primary address of the same subnet, which may be the address itself.
+    /// Returns the subnet's primary address, which may be `address` itself.
     fn primary4(&self, address: &Address) -> Option<Address> {
         if !address.has(IFA_F_SECONDARY) {
             return Some(address.clone());
@@ -106,7 +106,7 @@ impl State {
         }
     }
 
-    /// `fib_modify_prefix_metric`: the address still has the old metric.
+    /// `fib_modify_prefix_metric`: called while the address still has the old metric.
     pub(super) fn metric_changed4(&mut self, address: &Address, metric: u32) {
         let without = IFA_F_SECONDARY | IFA_F_NOPREFIXROUTE;
         if self.is_up(address.device) && !address.has(without) && has_subnet(address) {
@@ -117,7 +117,7 @@ impl State {
         }
     }
 
-    /// `fib_del_ifaddr`, of an address that has left the list.
+    /// `fib_del_ifaddr`, called after the address has left the list.
     pub(super) fn remove_address_routes(&mut self, address: &Address) {
         let Some(primary) = self.primary4(address) else {
             return;
@@ -145,7 +145,8 @@ impl State {
         }
     }
 
-    /// The routes of an address that goes that other addresses with the same source still need.
+    /// Returns those routes of a deleted address that other addresses with the same source still
+    /// need.
     fn kept4(&self, address: &Address, primary: &Address) -> Vec<(u8, Prefix)> {
         let mut kept = Vec::new();
         for other in self.addresses4.of(address.device) {

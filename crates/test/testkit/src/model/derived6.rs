@@ -1,4 +1,4 @@
-//! The routes that the kernel makes of IPv6 addresses, and takes with them.
+//! The routes that the kernel derives from IPv6 addresses, and deletes with them.
 
 use super::State;
 use super::address::Address;
@@ -6,10 +6,10 @@ use super::bag::{Ip, Prefix};
 use super::numbers::*;
 use super::route::{Key, Leg, Route};
 
-/// `IP6_RT_PRIO_ADDRCONF`: the metric of a route that was given none.
+/// `IP6_RT_PRIO_ADDRCONF`: the default metric of derived routes.
 const METRIC_ADDRCONF: u32 = 256;
 
-/// The metric of an address's prefix route.
+/// Returns the metric of an address's prefix route.
 fn prefix_metric(address: &Address) -> u32 {
     match address.metric() {
         0 => METRIC_ADDRCONF,
@@ -18,11 +18,11 @@ fn prefix_metric(address: &Address) -> u32 {
 }
 
 impl State {
-    /// A route of the kernel's own; it is not added where one leads the same way.
+    /// Adds one of the kernel's own routes, unless another route leads the same way.
     fn add_own_route6(&mut self, index: u32, table: u32, dst: Prefix, route: Route) {
         let key = Key::new(INET6, table, dst);
         let route = Route { protocol: PROTOCOL_KERNEL, legs: vec![Leg::to_device(index)], ..route };
-        // The route of an address needs no link that is up.
+        // An address's local route does not need an up link.
         let made = match route.kind {
             RTN_LOCAL if self.addresses6.is_on(index) => {
                 let origin = self.new_origin();
@@ -36,7 +36,7 @@ impl State {
         }
     }
 
-    /// An address's own route.
+    /// Adds an address's own local route.
     pub(super) fn local_added6(&mut self, own: &Address) {
         let route = Route { kind: RTN_LOCAL, ..Route::default() };
         let dst = Prefix::new(own.local, 128);
@@ -56,7 +56,7 @@ impl State {
         }
     }
 
-    /// `addrconf_prefix_route`, with the metric and the lifetime of an address.
+    /// `addrconf_prefix_route`: adds a prefix route with an address's metric and lifetime.
     pub(super) fn prefix_added6(&mut self, address: &Address, prefix: Prefix) {
         let mut route =
             Route { kind: RTN_UNICAST, metric: prefix_metric(address), ..Route::default() };
@@ -66,8 +66,8 @@ impl State {
         self.add_own_route6(address.device, TABLE_MAIN, prefix, route);
     }
 
-    /// `addrconf_get_prefix_route`: the first route of a prefix over a device without a gateway,
-    /// whoever made it.
+    /// `addrconf_get_prefix_route`: returns the first route of a prefix over a device without a
+    /// gateway, by any writer.
     fn prefix_route6(&self, index: u32, prefix: Prefix) -> Option<(Key, Route)> {
         let key = Key::new(INET6, TABLE_MAIN, prefix);
         let found = self
@@ -84,8 +84,8 @@ impl State {
         }
     }
 
-    /// `modify_prefix_route`: gives the prefix route the lifetime of an address; one of another
-    /// metric is made anew. Returns whether there was one.
+    /// `modify_prefix_route`: sets the prefix route's lifetime to the address's. If the metric
+    /// differs, the route is recreated. Returns true if the route existed.
     pub(super) fn prefix_modified6(&mut self, address: &Address, prefix: Prefix) -> bool {
         let Some((key, route)) = self.prefix_route6(address.device, prefix) else {
             return false;
@@ -102,7 +102,7 @@ impl State {
         true
     }
 
-    /// `addrconf_add_mroute`: `ff00::/8` in table local.
+    /// `addrconf_add_mroute`: adds `ff00::/8` to table local.
     pub(super) fn multicast_added6(&mut self, index: u32) {
         let mut all = [0; 16];
         all[0] = 0xff;
@@ -110,7 +110,8 @@ impl State {
         self.add_own_route6(index, TABLE_LOCAL, Prefix::new(all, 8), route);
     }
 
-    /// `rt6_remove_prefsrc`: no route prefers an address that does not exist. It is not announced.
+    /// `rt6_remove_prefsrc`: removes a deleted address as the preferred source of routes, without
+    /// an announcement.
     pub(super) fn source_gone6(&mut self, ip: Ip) {
         let has_lost = |key: &Key, route: &Route| {
             let device = route.legs.first().map(|leg| leg.device);

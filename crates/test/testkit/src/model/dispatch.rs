@@ -15,31 +15,32 @@ const NLMSG_MIN_TYPE: u16 = 16;
 const NLM_F_CAPPED: u16 = 0x100;
 const NLM_F_ACK_TLVS: u16 = 0x200;
 const NLMSGERR_ATTR_MSG: u16 = 1;
-/// The kernel fills a datagram of a dump up to so many bytes.
+/// The kernel fills a datagram of a dump up to this many bytes.
 const DUMP_PART: usize = 32 * 1024 - 320;
 
 const NEW: u16 = 0;
 const DEL: u16 = 1;
 const GET: u16 = 2;
 
-/// The socket that a datagram came from.
+/// The socket that sent a datagram.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sender {
     pub(super) port: u32,
-    /// Who changes what the datagram changes.
+    /// The writer to whom changes by the datagram are attributed.
     pub(super) writer: u32,
-    /// `CAP_NET_ADMIN`.
+    /// True if the socket has `CAP_NET_ADMIN`.
     pub(super) is_admin: bool,
     pub(super) is_strict: bool,
-    /// Extended and capped acknowledgements.
+    /// True if the socket asked for extended and capped acknowledgements.
     pub(super) is_extended: bool,
 }
 
 /// A datagram for the sender.
 pub(super) enum Reply {
-    /// An acknowledgement or the answer about one object.
+    /// An acknowledgement, or the answer about one object.
     Answer(Vec<u8>),
-    /// A part of a dump, which the kernel makes as room comes free: it costs no room.
+    /// A part of a dump. The kernel makes it as the buffer empties, so it is not charged to the
+    /// buffer.
     Part(Vec<u8>),
 }
 
@@ -50,8 +51,8 @@ enum Answer {
 }
 
 impl State {
-    /// Carries out one message, whole in its netlink header. Announcements and echoes are delivered
-    /// before the answer is given to `reply`.
+    /// Executes one message, complete with its netlink header. Announcements and echoes are
+    /// delivered before `reply` gets the answer.
     pub(super) fn carry_out(&mut self, from: Sender, bytes: &[u8], reply: &mut dyn FnMut(Reply)) {
         let (kind, flags) = (u16_at(bytes, 4), u16_at(bytes, 6));
         let sequence = u32_at(bytes, 8);
@@ -89,7 +90,7 @@ impl State {
         let read = body.split_at_checked(kind.header_len());
         let Some((header, rest)) = read else {
             let refusal = Refusal::from(EINVAL);
-            // A dump is refused in its end.
+            // A dump's refusal comes in its end message.
             return if is_dump { Ok(Answer::Dump(refusal.into())) } else { Err(refusal) };
         };
         let mut request = Request {
@@ -171,7 +172,7 @@ fn acknowledgement(from: Sender, request: &[u8], refusal: Option<Refusal>) -> Re
     Reply::Answer(framed(NLMSG_ERROR, flags, sequence, from.port, &body))
 }
 
-/// Appends the words of a refusal for those who asked for them; returns the flag that says so.
+/// Appends a refusal's text if the sender asked for texts; returns the flag to set for it.
 fn push_words(from: Sender, body: &mut Vec<u8>, refusal: Option<Refusal>) -> u16 {
     let words = refusal.and_then(|refusal| refusal.words);
     let Some(words) = words.filter(|_| from.is_extended) else {
@@ -186,7 +187,7 @@ mod tests {
     use super::*;
     use crate::model::Kernel;
 
-    /// Type and error of the message that ends the answer to a request for a dump.
+    /// Returns type and error of the message that ends the answer to a dump request.
     fn end(kind: u16, body: &[u8]) -> (u16, i32) {
         let mut socket = Kernel::new().namespace().connect().unwrap();
         socket.prepare_requests().unwrap();

@@ -1,4 +1,4 @@
-//! Dumps: the rows of a kind that a request is answered with.
+//! Dumps: the rows of a kind that answer a request.
 
 use crate::message::{Action, Kind, RawMessage};
 
@@ -10,15 +10,15 @@ use super::{Origin, State};
 
 const NTF_PROXY: u8 = 0x08;
 
-/// All that a dump gives.
+/// The whole answer to a dump request.
 #[derive(Debug, Default)]
 pub(super) struct Dump {
     pub(super) rows: Vec<RawMessage>,
-    /// `NLM_F_DUMP_FILTERED` of each row.
+    /// `NLM_F_DUMP_FILTERED` of each row, or 0.
     pub(super) flags: u16,
-    /// The same of the end.
+    /// The flags of the end message.
     pub(super) end_flags: u16,
-    /// The reason for which there are no more rows.
+    /// The reason why there are no more rows; `None` if the dump is complete.
     pub(super) refusal: Option<Refusal>,
 }
 
@@ -28,8 +28,8 @@ impl From<Refusal> for Dump {
     }
 }
 
-/// Refuses a strict dump with an attribute that the kernel cannot filter by. It says whether it
-/// knows the attribute, which is how a reader learns which markers it keeps.
+/// Refuses a strict dump with an attribute that the kernel cannot filter by. The refusal tells if
+/// the kernel knows the attribute, so a reader learns which markers it keeps.
 fn check_filters(kind: Kind, request: &Request<'_>) -> Result<(), Refusal> {
     let (filters, greatest): (&[u16], u16) = match kind {
         Kind::Link => (&[IFLA_EXT_MASK, IFLA_MASTER, IFLA_LINKINFO], 69),
@@ -57,7 +57,7 @@ fn check_filters(kind: Kind, request: &Request<'_>) -> Result<(), Refusal> {
 }
 
 impl State {
-    /// Gives the objects of a kind, as rows, in a fixed order.
+    /// Passes each object of a kind to `add` as a row, in a fixed order.
     pub(super) fn each(&self, kind: Kind, add: &mut dyn FnMut(RawMessage, Origin)) {
         match kind {
             Kind::Link => self.each_link(add),
@@ -72,8 +72,8 @@ impl State {
         }
     }
 
-    /// The rows that a dump requests: all of a kind, limited to a family, a device, or the ports of
-    /// a master.
+    /// Returns the rows for a dump request: all of a kind, or only a family, a device, or a
+    /// master's ports.
     pub(super) fn dump(&self, kind: Kind, request: &Request<'_>) -> Result<Dump, Refusal> {
         let (family, attrs) = (request.family(), &request.attrs);
         let is_bridge = kind == Kind::Neighbour && family == BRIDGE;
@@ -149,8 +149,8 @@ impl State {
         Ok(dump)
     }
 
-    /// Routes, limited to a table, protocol, type or device. Those of an IPv6 multipath route are
-    /// one row.
+    /// Returns routes, optionally only those of a table, protocol, type or device. The siblings of
+    /// an IPv6 multipath route form one row.
     fn dump_routes(&self, request: &Request<'_>) -> Result<Dump, Refusal> {
         let mut dump = Dump::default();
         let (mut table, mut protocol, mut kind, mut device) = (0, 0, 0, 0);
@@ -188,7 +188,8 @@ impl State {
                 if is_shown {
                     dump.rows.push(self.route_row(key, route, Action::New));
                 }
-                // The siblings are in the row. A quirk: so is what stands between them, as it were.
+                // The row includes the siblings. A quirk: the routes between them are skipped as
+                // well.
                 let last = siblings.last().map(|last| last.origin.id);
                 let last = rest.iter().position(|other| Some(other.origin.id) == last);
                 rest = &rest[last.unwrap_or(0) + 1..];

@@ -1,9 +1,9 @@
 //! Forwarding entries: `RTM_*NEIGH` of family `AF_BRIDGE` (`rtnl_fdb_add` in
 //! `net/core/rtnetlink.c`, `net/bridge/br_fdb.c`, `drivers/net/vxlan/vxlan_core.c`).
 //!
-//! There are the entries that requests make. The kernel's own do not exist: those of the addresses
-//! of a bridge and its ports, those of learnt addresses, those of VLANs. Nor do the addresses that
-//! another device listens to beside its own.
+//! Only entries made by requests exist. There are none of the kernel's own: for the addresses of a
+//! bridge and its ports, for learnt addresses, for VLANs. Nor are there the additional addresses to
+//! which other devices listen.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ const NUD_PERMANENT: u16 = 0x80;
 const VXLAN_ID: u16 = 1;
 const VXLAN_PORT: u16 = 15;
 
-/// All entries, by the bridge or VXLAN that knows them.
+/// All entries, by the bridge or VXLAN that holds them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Forwarding {
     all: BTreeMap<Key, Entry>,
@@ -44,14 +44,14 @@ struct Entry {
     state: u16,
     /// `NTF_*`.
     flags: u8,
-    /// Of a bridge: where the address is; 0 is the bridge itself.
+    /// For a bridge: the index of the address's port; 0 is the bridge itself.
     port: u32,
-    /// Of a VXLAN: its destinations, in the order in which they came. Of others one without
+    /// For a VXLAN: its destinations, in the order of their arrival. For others: one bag without
     /// attributes.
     remotes: Vec<Bag>,
 }
 
-/// A request for one entry.
+/// A request about one entry.
 struct Asked<'a, 'b> {
     request: &'a Request<'b>,
     device: u32,
@@ -74,7 +74,7 @@ impl State {
         })
     }
 
-    /// The bridge that a device is a port of.
+    /// Returns the bridge of which a device is a port.
     fn bridge_of(&self, device: u32) -> Option<u32> {
         let master = self.links.get(self.links.get(device)?.master?)?;
         master.is("bridge").then_some(master.index)
@@ -105,7 +105,7 @@ impl State {
         }
     }
 
-    /// `rtnl_fdb_add` and `rtnl_fdb_del`: at the bridge, at the device itself, or at both.
+    /// `rtnl_fdb_add` and `rtnl_fdb_del`: writes at the bridge, at the device itself, or at both.
     pub(super) fn write_forwarding(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         let is_delete = request.kind & 1 == 1;
         let mut asked = self.asked_forwarding(request)?;
@@ -134,7 +134,7 @@ impl State {
         }
     }
 
-    /// `br_fdb_add`; port 0 is the bridge itself.
+    /// `br_fdb_add`: port 0 is the bridge itself.
     fn add_to_bridge(
         &mut self,
         bridge: u32,
@@ -180,7 +180,7 @@ impl State {
         Ok(())
     }
 
-    /// The destination that a request states, without what the device has by itself.
+    /// Returns the destination in a request, without the device's own defaults.
     fn remote(&self, asked: &Asked<'_, '_>) -> Result<Bag, Refusal> {
         let link = self.links.get(asked.device).ok_or(EINVAL)?;
         let mut remote = Bag::default();
@@ -196,15 +196,15 @@ impl State {
         Ok(remote)
     }
 
-    /// `vxlan_fdb_add` and `vxlan_fdb_update_existing`: state and flags change even if the rest is
-    /// refused.
+    /// `vxlan_fdb_add` and `vxlan_fdb_update_existing`: state and flags change even if the other
+    /// parts are refused.
     fn add_to_vxlan(&mut self, asked: &Asked<'_, '_>) -> Result<(), Refusal> {
         let has_state = asked.state & (NUD_PERMANENT | NUD_REACHABLE) != 0;
         refuse_if(!has_state || !asked.request.attrs.has(NDA_DST), EINVAL)?;
         let remote = self.remote(asked)?;
         let key = (asked.device, asked.mac);
         let replaces = asked.request.has(NLM_F_REPLACE);
-        // An address for which there may be several destinations.
+        // An address that may have several destinations.
         let is_of_many = asked.mac[0] & 1 == 1 || asked.mac == [0; 6];
         let flawed = self.has_flaw(Flaw::AppendReplaces);
         let writer = self.writer;
@@ -260,7 +260,7 @@ impl State {
         Ok(())
     }
 
-    /// `vxlan_fdb_delete`: without a destination all go; one that does not exist is no error.
+    /// `vxlan_fdb_delete`: without a destination it deletes all; a missing destination is no error.
     fn delete_from_vxlan(&mut self, asked: &Asked<'_, '_>) -> Result<(), Refusal> {
         let key = (asked.device, asked.mac);
         let mut remote = self.remote(asked)?;
@@ -296,17 +296,18 @@ impl State {
         }
     }
 
-    /// A link goes: so do its entries.
+    /// Deletes all entries of a deleted link.
     pub(super) fn forwarding_gone(&mut self, index: u32) {
         self.drop_forwarding(|key, entry| key.0 == index || entry.port == index);
     }
 
-    /// A port leaves its bridge.
+    /// Deletes the entries of a port that leaves its bridge.
     pub(super) fn forwarding_left(&mut self, bridge: u32, port: u32) {
         self.drop_forwarding(|key, entry| key.0 == bridge && entry.port == port);
     }
 
-    /// A link is set down: a VXLAN forgets what ages, and a bridge that of a port.
+    /// Handles a link that is set down: a VXLAN drops its ageing entries, and a bridge the ageing
+    /// entries of the port.
     pub(super) fn forwarding_down(&mut self, index: u32) {
         self.drop_forwarding(|key, entry| {
             let is_here = entry.port == index || key.0 == index && entry.port == 0;

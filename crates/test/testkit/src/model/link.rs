@@ -1,6 +1,6 @@
-//! Links (`net/core/rtnetlink.c`, `net/core/dev.c`): what exists, and what follows when one goes
-//! up, goes down, loses its carrier or goes. What the kernel announces of a carrier from a work
-//! queue happens at once. A bridge's spanning tree does not advance.
+//! Links (`net/core/rtnetlink.c`, `net/core/dev.c`): their state, and the consequences when one
+//! goes up, goes down, loses its carrier or is deleted. The kernel announces some carrier changes
+//! from a work queue; here they happen at once. A bridge's spanning tree does not advance.
 
 mod carrier;
 mod kind;
@@ -23,19 +23,19 @@ use crate::message::{Action, Kind, RawMessage};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Links {
     all: BTreeMap<u32, Link>,
-    /// Where the search for a free index goes on.
+    /// The index at which the search for a free one continues.
     cursor: u32,
-    /// The rows of links as they were before a request, or were announced since.
+    /// The links' rows before the current request, or as announced since.
     announced: BTreeMap<u32, RawMessage>,
 }
 
-/// One link.
+/// A link of any kind.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     pub(super) origin: Origin,
     pub(super) index: u32,
     pub(super) name: Vec<u8>,
-    /// `IFF_*` without those that only report a state.
+    /// `IFF_*` without the flags that only report a state.
     pub(super) flags: u32,
     pub(super) carrier: bool,
     pub(super) mtu: u32,
@@ -47,11 +47,11 @@ pub(super) struct Link {
     pub(super) attrs: Bag,
     /// `IFLA_INFO_DATA`.
     data: Bag,
-    /// A bridge's port that is up, in a bridge that is up.
+    /// True for an up port of an up bridge.
     is_enabled: bool,
-    /// The address was written: a bridge keeps it then.
+    /// True if a request wrote the address: a bridge keeps it then.
     has_own_address: bool,
-    /// The MTU was written: a bridge does not follow its ports then.
+    /// True if a request wrote the MTU: a bridge then ignores its ports' MTU.
     has_own_mtu: bool,
 }
 
@@ -80,7 +80,7 @@ impl Link {
         self.is_up() && self.carrier
     }
 
-    /// The hardware address.
+    /// Returns the hardware address.
     pub(super) fn address(&self) -> &[u8] {
         self.attrs.get(IFLA_ADDRESS).unwrap_or(&[])
     }
@@ -89,7 +89,7 @@ impl Link {
         self.attrs.get(IFLA_BROADCAST).unwrap_or(&[])
     }
 
-    /// The attributes of its kind.
+    /// Returns the attributes of its kind.
     pub(super) fn data(&self) -> &Bag {
         &self.data
     }
@@ -135,7 +135,7 @@ impl Link {
         attrs.row(Kind::Link, action, header)
     }
 
-    /// `IFLA_OPERSTATE`: what never lost its carrier is unknown.
+    /// `IFLA_OPERSTATE`: unknown if the link never lost its carrier.
     fn operational_state(&self) -> u8 {
         let follows = self.below.is_some() || self.is("bridge");
         match (self.carrier, self.is_up()) {
@@ -166,8 +166,8 @@ impl Links {
         link.row(action, master.map(|master| master.kind.word))
     }
 
-    /// A link's row, of which an announcement tells. The other end of a pair is not announced when
-    /// it comes.
+    /// Returns the part of a link's row whose change is announced. The arrival of a pair's other
+    /// end is not.
     fn essence(&self, link: &Link) -> RawMessage {
         let mut row = self.row(link, Action::New);
         if link.is("veth") {
@@ -180,14 +180,14 @@ impl Links {
         self.announced = self.iter().map(|link| (link.index, self.essence(link))).collect();
     }
 
-    /// The next one that is free.
+    /// Returns the next free index.
     fn free_index(&mut self) -> u32 {
         let index = (self.cursor.max(1)..).find(|index| !self.all.contains_key(index)).unwrap_or(0);
         self.cursor = index.saturating_add(1);
         index
     }
 
-    /// Those put on a link.
+    /// Returns the indexes of the links that lie on a link.
     fn on(&self, index: u32) -> Vec<u32> {
         self.iter()
             .filter(|link| link.kind.is_stacked && link.lower() == Some(index))
@@ -215,8 +215,8 @@ impl State {
         }
     }
 
-    /// `unregister_netdevice_many`: links and all that cannot be without them go. One that was
-    /// never announced goes without an announcement.
+    /// `unregister_netdevice_many`: deletes links and everything that depends on them.
+    /// `unannounced` was never announced, so its deletion is not announced either.
     fn unregister_links(&mut self, first: &[u32], unannounced: Option<u32>) {
         let mut going = BTreeSet::new();
         let mut found = first.to_vec();
@@ -259,7 +259,7 @@ impl State {
         self.update_carriers(0);
     }
 
-    /// Announces the links that are not as they were announced.
+    /// Announces the links that differ from their last announcement.
     fn announce_changed_links(&mut self) {
         let announced = std::mem::take(&mut self.links.announced);
         let is_changed =
@@ -271,7 +271,7 @@ impl State {
         }
     }
 
-    /// A change that the kernel announces with `netif_state_change`: always, but not while the link
+    /// Makes a change that the kernel announces with `netif_state_change`: always, unless the link
     /// is down.
     fn change_state(&mut self, index: u32, change: impl FnOnce(&mut Link)) {
         self.announce_changed_links();
@@ -283,7 +283,7 @@ impl State {
         }
     }
 
-    /// Announces a link whether it changed or not.
+    /// Announces a link, changed or not.
     pub(super) fn announce_link(&mut self, index: u32) {
         if let Some(link) = self.links.get(index) {
             let (row, essence) = (self.links.row(link, Action::New), self.links.essence(link));
@@ -292,7 +292,7 @@ impl State {
         }
     }
 
-    /// `lo`, up.
+    /// Creates `lo`, up.
     pub(super) fn create_loopback(&mut self) {
         let kind = LinkKind::loopback();
         let mut attrs = Bag::default();
@@ -312,7 +312,7 @@ impl State {
         self.set_link_up(index, true);
     }
 
-    /// The link that a request names: by its index, or else by its name.
+    /// Returns the link that a request names by its index, or else by its name.
     fn requested_link(&self, request: &Request<'_>) -> Result<&Link, Refusal> {
         let found = match (request.u32(4), request.attrs.text(IFLA_IFNAME)) {
             (1..=0x7fff_ffff, _) => self.links.get(request.u32(4)),
@@ -335,7 +335,7 @@ impl State {
 }
 
 impl State {
-    /// A link exists, and is down.
+    /// Handles a new link, which is down.
     pub(super) fn link_registered(&mut self, index: u32) {
         self.addresses4_mtu(index);
         let _too_small = self.device6(index);
@@ -360,7 +360,7 @@ impl State {
         self.forwarding_down(index);
     }
 
-    /// The carrier of a link that is up came or went.
+    /// Handles a gained or lost carrier of a link that is up.
     pub(super) fn link_carrier(&mut self, index: u32, on: bool) {
         if !on {
             self.nexthops_down(index, false);
@@ -373,7 +373,7 @@ impl State {
         self.routes6_carrier(index, on);
     }
 
-    /// A link is about to go; it was set down before, and is still in `links`.
+    /// Handles the coming deletion of a link, which is down already and still in `links`.
     pub(super) fn link_gone(&mut self, index: u32) {
         self.nexthops_down(index, true);
         self.addresses4_gone(index);

@@ -1,5 +1,4 @@
-//! Lookups in the tables of routes: whether a gateway is within reach, and whether an address is
-//! one of this host.
+//! Lookups in the routing tables: is a gateway reachable, and is an address local?
 
 use super::State;
 use super::bag::{Ip, Prefix};
@@ -7,21 +6,21 @@ use super::numbers::*;
 use super::request::{Refusal, refuse_if};
 use super::route::{Key, Leg, Route};
 
-/// A route that a lookup found.
+/// The result of a route lookup.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     /// `RTN_*`.
     pub(super) kind: u8,
     pub(super) scope: u8,
     pub(super) device: u32,
-    /// Of IPv6: it leads nowhere.
+    /// True for an IPv6 route that leads nowhere.
     rejects: bool,
     has_gateway: bool,
-    /// The length of the prefix that was found.
+    /// The length of the matching prefix.
     length: u8,
 }
 
-/// Returns what a lookup says of a route that leads nowhere.
+/// Returns the lookup's errno for a type of route that leads nowhere; `None` for the others.
 fn errors(kind: u8) -> Option<i32> {
     match kind {
         6 | 10 | 11 => Some(EINVAL),
@@ -33,10 +32,11 @@ fn errors(kind: u8) -> Option<i32> {
 }
 
 impl State {
-    /// The lists of routes that hold an address, longest prefix first.
+    /// Returns the lists of routes that contain an address, longest prefix first.
     fn holding(&self, family: u8, table: u32, ip: Ip, source: Ip) -> Vec<(&Key, &Vec<Route>)> {
         let bits = if family == INET { 32 } else { 128 };
-        // Until there is a rule of another writer, IPv4 has one table for both (`fib_unmerge`).
+        // Until the first IPv4 rule is added or deleted, one table serves local and main
+        // (`fib_unmerge`).
         let is_merged = family == INET && !self.rules.is_custom4;
         let tables = match table {
             TABLE_MAIN | TABLE_LOCAL if is_merged => vec![TABLE_LOCAL, TABLE_MAIN],
@@ -59,11 +59,11 @@ impl State {
         found
     }
 
-    /// `fib_table_lookup`: of routes of this scope or a narrower one.
+    /// `fib_table_lookup`: considers routes with this scope or a narrower one.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` when there is no route, otherwise what a route says that leads nowhere.
+    /// `EAGAIN` if there is no route; the errno of a route that leads nowhere.
     fn find4(&self, table: u32, ip: Ip, scope: u8, device: u32) -> Result<Found, i32> {
         let lists = self.holding(INET, table, ip, [0; 16]).into_iter();
         for (key, route) in lists.flat_map(|(key, list)| list.iter().map(move |r| (key, r))) {
@@ -95,12 +95,12 @@ impl State {
         Err(EAGAIN)
     }
 
-    /// `fib_check_nh_nongw` and its like: looks for a gateway in the route's own table, then where
-    /// the rules lead.
+    /// `fib_check_nh_nongw` and related functions: looks for a gateway in the route's own table,
+    /// then by the rules.
     ///
     /// # Errors
     ///
-    /// `ENETUNREACH` when there is no route, otherwise what a rule or route says.
+    /// `ENETUNREACH` if there is no route; the errno of the rule or route that refuses.
     pub(super) fn find_gateway4(
         &self,
         ip: Ip,
@@ -125,7 +125,7 @@ impl State {
         Err(ENETUNREACH.into())
     }
 
-    /// `inet_addr_type_table`: the type of the route to an IPv4 address.
+    /// `inet_addr_type_table`: returns the type of the route to an IPv4 address.
     pub(super) fn address_kind(&self, ip: Ip, table: u32) -> u8 {
         match ip[..4] {
             [0, 0, 0, 0] | [255, 255, 255, 255] => RTN_BROADCAST,
@@ -135,8 +135,8 @@ impl State {
         }
     }
 
-    /// `fib6_table_lookup`. With `is_strict` only routes over the device count, without it those
-    /// are preferred.
+    /// `fib6_table_lookup`: with `is_strict`, considers only routes over the device; without it,
+    /// prefers them.
     fn find6(&self, table: u32, ip: Ip, source: Ip, device: u32, is_strict: bool) -> Option<Found> {
         for (key, list) in self.holding(INET6, table, ip, source) {
             let metric = list.first().map_or(0, |route| route.metric);
@@ -182,12 +182,12 @@ impl State {
         best.map(|(_, found)| found)
     }
 
-    /// `ip6_validate_gw`: the device that leads to an IPv6 gateway.
+    /// `ip6_validate_gw`: returns the device towards an IPv6 gateway.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for an address that can be no gateway, such as one of our own; `EHOSTUNREACH` for
-    /// one that is not on the link of a device as the tables have it.
+    /// `EINVAL` for an address that cannot be a gateway, such as a local one; `EHOSTUNREACH` if by
+    /// the tables no device has it on its link.
     pub(super) fn gateway_device6(
         &self,
         leg: &Leg,
@@ -196,7 +196,7 @@ impl State {
         source: Option<Ip>,
     ) -> Result<u32, Refusal> {
         let is_link_local = ip[0] == 0xfe && ip[1] & 0xc0 == 0x80;
-        // Another link's link-local address may be a gateway on this one.
+        // A link-local address of another local link may be a gateway on this one.
         let is_ours = |device| self.is_own6(ip, is_link_local.then_some(device));
         refuse_if(leg.device != 0 && is_ours(leg.device), EINVAL)?;
         let mut device = leg.device;
@@ -216,8 +216,8 @@ impl State {
         }
     }
 
-    /// `ip6_route_check_nh_onlink`: the main table must not lead elsewhere, but for its default
-    /// route.
+    /// `ip6_route_check_nh_onlink`: refuses if the main table leads elsewhere, its default route
+    /// aside.
     fn check_onlink6(&self, ip: Ip, source: Ip, device: u32) -> Result<(), Refusal> {
         match self.find6(TABLE_MAIN, ip, source, device, false) {
             Some(found)
@@ -231,8 +231,8 @@ impl State {
         }
     }
 
-    /// `ip6_route_check_nh`: a route over a device alone has to lead to the gateway, in the route's
-    /// own table or where the rules lead.
+    /// `ip6_route_check_nh`: the gateway needs a route over a device, without a gateway, in the
+    /// route's own table or by the rules.
     fn device_towards6(&self, ip: Ip, source: Ip, table: u32, device: u32) -> Result<u32, Refusal> {
         let leads = |found: Found| (!found.rejects && !found.has_gateway).then_some(found.device);
         let is_wanted = |found: &u32| device == 0 || device == *found;
@@ -244,7 +244,7 @@ impl State {
             let Ok((table, _)) = step else {
                 break;
             };
-            // A quirk: nothing suppresses what is found here.
+            // A quirk: no rule suppresses this result.
             if let Some(found) = self.find6(table, ip, [0; 16], device, true) {
                 let device = leads(found).filter(is_wanted);
                 return device.ok_or(EHOSTUNREACH.into());
@@ -253,8 +253,8 @@ impl State {
         Err(EHOSTUNREACH.into())
     }
 
-    /// `ipv6_chk_addr`: whether an address is one of our own on a device; those of a link's scope
-    /// only on that link, and without a device all.
+    /// `ipv6_chk_addr`: returns true if an address is local. With a device, link-scope addresses
+    /// count only on that link; without one, all count.
     pub(super) fn is_own6(&self, ip: Ip, device: Option<u32>) -> bool {
         let mut all = self.addresses6.all.iter();
         all.any(|(index, list)| {

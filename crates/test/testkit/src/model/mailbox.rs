@@ -1,4 +1,5 @@
-//! [`Mailbox`]: what waits for one socket, with the accounting of the kernel's receive queue.
+//! [`Mailbox`]: the unread datagrams of one socket, with the accounting of the kernel's receive
+//! queue.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,10 +12,10 @@ use super::numbers::*;
 use super::{By, State};
 use crate::message::{Kind, RawMessage};
 
-/// `net.core.rmem_default` and twice `net.core.rmem_max`: what a socket has, and may ask for.
+/// `net.core.rmem_default` and twice `net.core.rmem_max`: a socket's default size and its limit.
 const RECEIVE_BUFFER: usize = 212_992;
 const RECEIVE_BUFFER_MAX: usize = 425_984;
-/// What the queue is charged for a datagram beyond its bytes.
+/// The queue's charge for a datagram, in addition to its bytes.
 const CHARGE: usize = 576;
 const CHARGE_STEP: usize = 256;
 
@@ -22,19 +23,19 @@ const CHARGE_STEP: usize = 256;
 pub(super) struct Mailbox {
     pub(super) port: u32,
     inner: Mutex<Inner>,
-    /// An event counter that is readable while something waits.
+    /// An event counter that is readable while a datagram waits.
     pub(super) readable: OwnedFd,
 }
 
 #[derive(Debug)]
 struct Inner {
-    /// Datagrams, each with its charge.
+    /// Datagrams, each with its charge in bytes.
     queue: VecDeque<(Vec<u8>, usize)>,
     /// Bit n-1 is group n.
     groups: u64,
     charged: usize,
     limit: usize,
-    /// Something was lost, and the reader does not know it yet.
+    /// True if a datagram was lost and the reader does not know yet.
     is_overrun: bool,
 }
 
@@ -73,11 +74,11 @@ impl Mailbox {
         self.lock().limit = bytes.clamp(2304, RECEIVE_BUFFER_MAX);
     }
 
-    /// Queues an answer or an announcement, or loses it where there is no room.
+    /// Queues an answer or an announcement; loses it if the queue is full.
     pub(super) fn deliver(&self, bytes: Vec<u8>) {
         let charge = CHARGE + (bytes.len() + 1).next_multiple_of(CHARGE_STEP);
         let mut inner = self.lock();
-        // One always fits, however large it is.
+        // An empty queue accepts a datagram of any size.
         if inner.charged > 0 && inner.charged + charge > inner.limit {
             inner.is_overrun = true;
         } else {
@@ -87,7 +88,7 @@ impl Mailbox {
         self.ring(&inner);
     }
 
-    /// Queues a part of a dump.
+    /// Queues a part of a dump, without a limit.
     pub(super) fn deliver_part(&self, bytes: Vec<u8>) {
         let mut inner = self.lock();
         inner.queue.push_back((bytes, 0));
@@ -120,7 +121,7 @@ impl Mailbox {
     }
 }
 
-/// The multicast group of an announcement (`RTNLGRP_*`).
+/// Returns the multicast group of an announcement (`RTNLGRP_*`).
 fn group_of(message: &RawMessage) -> u32 {
     match (message.kind, message.family()) {
         (Kind::Link, _) => 1,
@@ -140,14 +141,14 @@ impl State {
         self.announce_with(0, message, by);
     }
 
-    /// Announces with flags: for routes they say what was done.
+    /// Announces with flags, which for routes tell the kind of change.
     pub(super) fn announce_with(&mut self, flags: u16, message: &RawMessage, by: By<'_, '_>) {
         let (sequence, port) = by.map_or((0, 0), |by| (by.sequence, by.port));
         let echo = by.filter(|by| by.has(NLM_F_ECHO)).map(|by| by.port);
         self.announce_as(message, (flags, sequence, port), echo);
     }
 
-    /// Announces with flags, sequence and port; to `echo`, a port, whether it listens or not.
+    /// Announces with flags, sequence and port. The port `echo` gets it even if it does not listen.
     pub(super) fn announce_as(
         &mut self,
         message: &RawMessage,

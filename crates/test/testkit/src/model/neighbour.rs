@@ -1,5 +1,5 @@
 //! Neighbours of both families and proxies (`net/core/neighbour.c`). Nothing is resolved: a row
-//! that would be probed stays as it is. The table is never full.
+//! that the kernel would probe stays as it is. The table is never full.
 
 use std::collections::BTreeMap;
 
@@ -22,23 +22,23 @@ const NUD_PERMANENT: u8 = 0x80;
 /// Reachable, stale, delay, probe, without resolution, permanent.
 const NUD_VALID: u8 = 0x02 | 0x04 | 0x08 | NUD_PROBE | NUD_NOARP | NUD_PERMANENT;
 
-/// All neighbours, and then all proxies.
+/// All neighbours, followed by all proxies.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Neighbours(BTreeMap<Key, Neighbour>);
 
-/// Whether it is a proxy, family, device, address.
+/// True for a proxy; then family, device, address.
 type Key = (bool, u8, u32, Vec<u8>);
 
-/// What takes the rows of a link along.
+/// The reason for deleting a link's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flush {
-    /// It goes down, or goes.
+    /// The link goes down or is deleted.
     Down,
-    /// It loses a family.
+    /// The link loses this family.
     Family(u8),
-    /// It loses its carrier: permanent rows stay.
+    /// The link loses its carrier: permanent rows stay.
     Carrier,
-    /// It has another hardware address: proxies stay.
+    /// The link's hardware address changes: proxies stay.
     Address,
 }
 
@@ -51,22 +51,22 @@ struct Neighbour {
     flags: u32,
     /// `ndm_type`.
     kind: u8,
-    /// `NDA_LLADDR`, which counts while the state is valid, and `NDA_PROTOCOL`.
+    /// `NDA_LLADDR`, which is valid if the state is, and `NDA_PROTOCOL`.
     attrs: Bag,
 }
 
-/// What a request wants of a neighbour.
+/// A request's changes to a neighbour.
 struct Change<'a> {
     state: u8,
     flags: u32,
     lladdr: Option<&'a [u8]>,
-    /// Whether another link address replaces the one known, and the router flag is set or cleared.
+    /// True if a new link address replaces a known one, and the router flag follows the request.
     overrides: bool,
 }
 
 impl Neighbour {
-    /// `__neigh_update`; also returns whether the change is announced. One that is refused may have
-    /// changed flags, and may be announced.
+    /// `__neigh_update`: also returns true if the change is announced. A refused change may still
+    /// have changed flags, and may be announced.
     fn update(&mut self, change: &Change<'_>) -> (Result<(), Refusal>, bool) {
         const KEPT: u32 = NTF_EXT_LEARNED;
         let old = self.state;
@@ -121,7 +121,7 @@ impl Neighbour {
     }
 }
 
-/// The key of a request.
+/// Returns the key in a request.
 fn key(request: &Request<'_>) -> Result<Key, Refusal> {
     let family = request.family();
     let dst = request.attrs.get(NDA_DST).ok_or(EINVAL)?;
@@ -151,7 +151,7 @@ impl State {
         self.add_neighbour(key, change, request)
     }
 
-    /// A proxy, of which nothing is ever announced; its state is not shown.
+    /// Adds a proxy. The kernel never announces proxies, and does not show their state.
     fn new_proxy(&mut self, key: Key, state: u8, flags: u32, new: &Bag) {
         let origin = self.new_origin();
         let proxy = self.neighbours.0.entry(key).or_insert(Neighbour {
@@ -205,7 +205,8 @@ impl State {
         result
     }
 
-    /// A new row as its family and device make it (`arp_constructor`, `ndisc_constructor`).
+    /// Returns a new row as family and device initialise it (`arp_constructor`,
+    /// `ndisc_constructor`).
     fn constructed(&self, (_, family, index, dst): &Key) -> Neighbour {
         let mut new = Neighbour {
             kind: match (family, &dst[..]) {
@@ -231,7 +232,7 @@ impl State {
         new
     }
 
-    /// A row that was valid is announced as failed first.
+    /// Deletes a row. A valid one is first announced as failed.
     pub(super) fn del_neighbour(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         let key = key(request)?;
         let (is_proxy, _, index, _) = key;
@@ -261,7 +262,7 @@ impl State {
         }
     }
 
-    /// Takes rows of a link.
+    /// Deletes rows of a link; `flush` selects them.
     pub(super) fn flush_neighbours(&mut self, index: u32, flush: Flush) {
         let is_gone = |key: &Key, neighbour: &Neighbour| {
             key.2 == index

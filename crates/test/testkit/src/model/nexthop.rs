@@ -1,5 +1,5 @@
-//! Nexthop objects (`net/ipv4/nexthop.c`): single ones, blackholes, and groups by threshold. Those
-//! of forwarding entries, and resilient groups, are refused with `EOPNOTSUPP`.
+//! Nexthop objects (`net/ipv4/nexthop.c`): single ones, blackholes, and groups by hash threshold.
+//! Objects for forwarding entries and resilient groups are refused with `EOPNOTSUPP`.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use super::request::{Refusal, Request, refuse_if};
 use super::route::{Gateway, Leg};
 use super::{By, Flaw, Origin, State};
 
-/// In `NHA_OP_FLAGS` of a row: weights above 256 are understood.
+/// In a row's `NHA_OP_FLAGS`: the kernel understands weights above 256.
 const RESP_GRP_RESVD_0: u32 = 1 << 31;
 
 /// All nexthop objects, by id.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nexthops {
     all: BTreeMap<u32, Nexthop>,
-    /// The last id that was given to one without.
+    /// The last id assigned to an object without one.
     last: u32,
 }
 
@@ -29,12 +29,12 @@ struct Nexthop {
     protocol: u8,
     flags: u8,
     leg: Leg,
-    /// All attributes but the way out. Of a group, `NHA_GROUP` has the members.
+    /// All attributes except device and gateway. For a group, `NHA_GROUP` has the members.
     attrs: Bag,
 }
 
 impl Nexthop {
-    /// Reads a request; what is not modelled is refused with `EOPNOTSUPP`.
+    /// Reads a request; refuses anything outside the model with `EOPNOTSUPP`.
     fn read(request: &Request<'_>) -> Result<Self, Refusal> {
         let (family, flags) = (request.family(), request.header[4]);
         let attrs = &request.attrs;
@@ -77,7 +77,7 @@ impl Nexthop {
         self.attrs.has(NHA_BLACKHOLE)
     }
 
-    /// The ids of a group's members, with their weights.
+    /// Returns the ids of a group's members, with their weights.
     fn members(&self) -> Vec<(u32, u16)> {
         let group = self.attrs.get(NHA_GROUP).unwrap_or(&[]);
         group
@@ -123,7 +123,7 @@ impl State {
         self.nexthop(id).is_some_and(Nexthop::is_group)
     }
 
-    /// The ways out of a nexthop object, with their weights.
+    /// Returns a nexthop object's legs, with their weights.
     pub(super) fn legs_of_nexthop(&self, id: u32) -> Vec<Leg> {
         let Some(nexthop) = self.nexthop(id) else {
             return Vec::new();
@@ -141,7 +141,7 @@ impl State {
             .collect()
     }
 
-    /// Returns true if packets end at a nexthop object: a blackhole, or a group of one alone.
+    /// Returns true for a blackhole, and for a group whose only member is one.
     pub(super) fn is_blackhole(&self, id: u32) -> bool {
         self.nexthop(id).is_some_and(|nexthop| match nexthop.members()[..] {
             [(member, _)] => self.nexthop(member).is_some_and(Nexthop::is_blackhole),
@@ -169,7 +169,7 @@ impl State {
             refuse_if(!replaces, EEXIST)?;
             self.check_replace(id, old, &new)?;
             if new.is_group() {
-                // A quirk: a group keeps the protocol that it was made with.
+                // A quirk: a replaced group keeps its first protocol.
                 (new.protocol, new.flags) = (old.protocol, old.flags);
             }
             new.origin = self.changed(old.origin);
@@ -187,7 +187,7 @@ impl State {
         Ok(())
     }
 
-    /// What a nexthop object names has to exist and to be within reach.
+    /// Checks that everything the object refers to exists and is reachable.
     fn check_nexthop(&self, new: &mut Nexthop) -> Result<(), Refusal> {
         if new.is_group() {
             return self.check_members(new);
@@ -216,7 +216,7 @@ impl State {
         )
     }
 
-    /// `replace_nexthop`: the routes that have it must suit the new one.
+    /// `replace_nexthop`: checks that the object's routes suit the new one.
     fn check_replace(&self, id: u32, old: &Nexthop, new: &Nexthop) -> Result<(), Refusal> {
         for user in [vec![id], self.groups_with(id)].concat() {
             let user_is_many = self.nexthop(user).is_some_and(|it| it.members().len() > 1);
@@ -228,8 +228,8 @@ impl State {
         refuse_if(old.is_group() != new.is_group(), EINVAL)
     }
 
-    /// `fib_check_nexthop` and `fib6_check_nexthop`: whether a route of a family, for IPv4 of a
-    /// scope, may have it.
+    /// `fib_check_nexthop` and `fib6_check_nexthop`: checks that a route of this family, and for
+    /// IPv4 of this scope, may use the object.
     pub(super) fn nexthop_suits(&self, id: u32, family: u8, scope: u8) -> Result<(), Refusal> {
         self.check_nexthop_suits(self.nexthop(id).ok_or(EINVAL)?, family, scope)
     }
@@ -254,8 +254,8 @@ impl State {
         Ok(())
     }
 
-    /// `remove_nexthop`: its routes follow, groups lose it, and a group that loses its last member
-    /// follows. Without a request it is not announced.
+    /// `remove_nexthop`: deletes an object with its routes. Groups lose it; a group without members
+    /// is deleted too. Without a request there is no announcement.
     fn remove_nexthop(&mut self, id: u32, by: By<'_, '_>) {
         if by.is_some() {
             self.announce_nexthop(id, Action::Del, by);
@@ -284,7 +284,7 @@ impl State {
         self.nexthops.all.remove(&id);
     }
 
-    /// With the flags of the request.
+    /// Announces an object with the request's flags.
     fn announce_nexthop(&mut self, id: u32, action: Action, by: By<'_, '_>) {
         if let Some(nexthop) = self.nexthop(id) {
             let row = nexthop.row(id, action);
@@ -304,8 +304,9 @@ impl State {
         }
     }
 
-    /// `nexthop_flush_dev`: those over the link go, not announced, when it is set down, loses its
-    /// carrier or goes. Blackholes, which are on `lo`, go with it alone.
+    /// `nexthop_flush_dev`: deletes the objects over a link that is set down, loses its carrier or
+    /// is deleted, without announcements. Blackholes are on `lo` and go only with
+    /// `takes_blackholes`.
     pub(super) fn nexthops_down(&mut self, index: u32, takes_blackholes: bool) {
         let is_over = |nexthop: &Nexthop| {
             nexthop.leg.device == index
@@ -320,7 +321,7 @@ impl State {
     }
 }
 
-/// The id of a request for one object.
+/// Returns the id in a request for one object.
 fn id(request: &Request<'_>) -> Result<u32, Refusal> {
     let id = request.attrs.u32(NHA_ID).filter(|id| *id != 0);
     id.ok_or(EINVAL.into())

@@ -1,4 +1,4 @@
-//! Numbers of the kernel's headers that several kinds of objects use.
+//! Numbers from the kernel's headers that several kinds of objects use.
 
 pub(super) const INET: u8 = 2;
 pub(super) const INET6: u8 = 10;
@@ -21,7 +21,7 @@ pub(super) const NLM_F_APPEND: u16 = 0x800;
 /// `NLM_F_ROOT | NLM_F_MATCH`: for a GET request either bit requests a dump.
 pub(super) const NLM_F_DUMP: u16 = 0x300;
 
-/// The least MTU of a link with the family.
+/// The smallest MTU with which a link has IPv4 or IPv6.
 pub(super) const IPV4_MIN_MTU: u32 = 68;
 pub(super) const IPV6_MIN_MTU: u32 = 1280;
 
@@ -147,5 +147,5 @@ pub(super) const RTA_NH_ID: u16 = 30;
 pub(super) const RTNH_F_DEAD: u8 = 1;
 pub(super) const RTNH_F_ONLINK: u8 = 4;
 pub(super) const RTNH_F_LINKDOWN: u8 = 16;
-/// Dead, offloaded, link down, trapped: the state of a way out.
+/// Dead, offloaded, link down, trapped: the status flags of a next hop.
 pub(super) const RTNH_STATE: u8 = RTNH_F_DEAD | 8 | RTNH_F_LINKDOWN | 64;

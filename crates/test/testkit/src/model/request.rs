@@ -1,4 +1,4 @@
-//! A request, taken apart, and what refuses it.
+//! A parsed request, and the reasons to refuse it.
 
 use crate::message::u32_at;
 
@@ -11,11 +11,11 @@ pub(super) struct Request<'a> {
     pub(super) kind: u16,
     pub(super) flags: u16,
     pub(super) sequence: u32,
-    /// The sender, for announcements.
+    /// The sender's port, for announcements.
     pub(super) port: u32,
     /// True if the sender requested strict checking of GET requests.
     pub(super) is_strict: bool,
-    /// The fixed part.
+    /// The fixed part, without the netlink header.
     pub(super) header: &'a [u8],
     pub(super) attrs: Bag,
 }
@@ -29,18 +29,18 @@ impl Request<'_> {
         self.header[0]
     }
 
-    /// The number at a place of the fixed part.
+    /// Returns the number at an offset of the fixed part.
     pub(super) fn u32(&self, at: usize) -> u32 {
         u32_at(self.header, at)
     }
 }
 
-/// The reason for which a request was not carried out.
+/// The reason why a request was not executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
-    /// Positive.
+    /// Positive, such as 22 for `EINVAL`.
     pub(super) errno: i32,
-    /// `NLMSGERR_ATTR_MSG`, of refused filters alone.
+    /// `NLMSGERR_ATTR_MSG`; only refused filters have a text.
     pub(super) words: Option<&'static str>,
 }
 
@@ -50,7 +50,7 @@ impl From<i32> for Refusal {
     }
 }
 
-/// Refuses a request if something is wrong with it.
+/// Refuses with `errno` if `is_wrong`.
 pub(super) fn refuse_if(is_wrong: bool, errno: i32) -> Result<(), Refusal> {
     if is_wrong { Err(errno.into()) } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! Routes of both families: what they are, and how a request states one.
+//! Routes of both families, and their form in a request.
 
 use crate::message::{u16_at, u32_at};
 
@@ -7,7 +7,7 @@ use super::bag::{Bag, Ip, Prefix, ip, width};
 use super::numbers::*;
 use super::request::Request;
 
-/// Attributes that are no part of the bag: the key, and the way out.
+/// Attributes kept outside the bag: those of the key and of the legs.
 const TAKEN: [u16; 11] = [
     RTA_DST,
     RTA_SRC,
@@ -22,13 +22,13 @@ const TAKEN: [u16; 11] = [
     RTA_CACHEINFO,
 ];
 
-/// Where a route stands.
+/// The key of a list of routes: family, table, destination and source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) family: u8,
     pub(super) table: u32,
     pub(super) dst: Prefix,
-    /// `RTA_SRC`, of IPv6 alone.
+    /// `RTA_SRC`, for IPv6 only.
     pub(super) src: Prefix,
 }
 
@@ -38,7 +38,7 @@ impl Key {
     }
 }
 
-/// One route. Those of one IPv6 multipath route are routes of their own, side by side.
+/// One route. The next hops of an IPv6 multipath route are separate routes, side by side.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Route {
     pub(super) origin: Origin,
@@ -52,13 +52,13 @@ pub(super) struct Route {
     pub(super) flags: u8,
     /// All other attributes.
     pub(super) attrs: Bag,
-    /// The ways out; none with a nexthop object.
+    /// The next hops; empty if the route uses a nexthop object.
     pub(super) legs: Vec<Leg>,
-    /// The nexthop object; 0 is none.
+    /// The id of the nexthop object; 0 if there is none.
     pub(super) nexthop: u32,
 }
 
-/// One way out.
+/// One next hop: a device, and perhaps a gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Leg {
     pub(super) device: u32,
@@ -70,7 +70,7 @@ pub(super) struct Leg {
     pub(super) attrs: Bag,
 }
 
-/// An address that a way out leads to beyond its device.
+/// A gateway's address, of either family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gateway {
     pub(super) family: u8,
@@ -78,7 +78,7 @@ pub(super) struct Gateway {
 }
 
 impl Gateway {
-    /// Reads `RTA_VIA` or `RTA_GATEWAY`. An IPv4 gateway of zeros is none.
+    /// Reads `RTA_VIA` or `RTA_GATEWAY`. An IPv4 gateway of zeros counts as none.
     pub(super) fn read(family: u8, attrs: &Bag) -> Option<Self> {
         let (family, payload) = match attrs.get(RTA_VIA) {
             Some(via) => (u16_at(via.get(..2)?, 0) as u8, via.get(2..)?),
@@ -106,7 +106,7 @@ impl Leg {
         Self { device, weight: 1, ..Self::default() }
     }
 
-    /// Reads the way out of a request without `RTA_MULTIPATH`.
+    /// Reads the only leg of a request without `RTA_MULTIPATH`.
     fn read(family: u8, flags: u8, attrs: &Bag) -> Self {
         Self {
             gateway: Gateway::read(family, attrs),
@@ -115,8 +115,8 @@ impl Leg {
         }
     }
 
-    /// Reads `RTA_MULTIPATH`, up to the first `struct rtnexthop` that does not fit; `common` is
-    /// what all have in common.
+    /// Reads `RTA_MULTIPATH`, up to the first `struct rtnexthop` that does not fit; `common` has
+    /// the properties shared by all.
     fn read_hops(family: u8, common: &Self, mut rest: &[u8]) -> Vec<Self> {
         let mut legs = Vec::new();
         while let Some((fixed, _)) = rest.split_at_checked(8)
@@ -148,7 +148,7 @@ impl Leg {
         self.flags & flag != 0
     }
 
-    /// True if both lead the same way, whatever their state.
+    /// True if both lead the same way, whatever their status.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         (self.flags ^ other.flags) & !RTNH_STATE == 0
             && (self.device, self.gateway, self.scope, self.weight)
@@ -156,7 +156,7 @@ impl Leg {
             && self.attrs == other.attrs
     }
 
-    /// The attributes, without the device.
+    /// Returns the attributes, without the device.
     pub(super) fn bag(&self, family: u8) -> Bag {
         let mut attrs = self.attrs.clone();
         if let Some(gateway) = self.gateway {
@@ -166,18 +166,18 @@ impl Leg {
     }
 }
 
-/// A route as a request states it: its ways out are not checked.
+/// A route as requested, with unchecked legs.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     pub(super) key: Key,
     pub(super) route: Route,
     pub(super) is_multipath: bool,
-    /// The table as it was stated: where none was, IPv6 looks for gateways by the rules alone.
+    /// The table in the request. Without one, IPv6 looks for gateways by the rules only.
     pub(super) stated_table: u32,
 }
 
 impl Wanted {
-    /// Reads a request.
+    /// Reads a request to add or delete a route.
     pub(super) fn read(request: &Request<'_>) -> Self {
         let attrs = &request.attrs;
         let (header, family) = (request.header, request.family());
@@ -236,19 +236,19 @@ impl Route {
         self.attrs.get(RTA_PREFSRC).map(ip)
     }
 
-    /// A route of IPv6 with a gateway of its own becomes a sibling of others
+    /// Returns true for an IPv6 route with its own gateway, which can become a sibling of others
     /// (`rt6_qualify_for_ecmp`).
     pub(super) fn may_have_siblings(&self) -> bool {
         self.legs.first().is_some_and(|leg| leg.gateway.is_some())
     }
 
-    /// True if it has a way out over the device.
+    /// True if one of its legs uses the device.
     pub(super) fn is_over(&self, device: u32) -> bool {
         self.legs.iter().any(|leg| leg.device == device)
     }
 }
 
-/// The metrics of a route as a bag.
+/// Returns a route's metrics as a bag.
 pub(super) fn metrics(route: &Route) -> Bag {
     route.attrs.nested(RTA_METRICS).unwrap_or_default()
 }

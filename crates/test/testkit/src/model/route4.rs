@@ -1,5 +1,5 @@
-//! IPv4 routes (`net/ipv4/fib_trie.c`, `fib_semantics.c`): adding and deleting, and what links,
-//! addresses and nexthop objects do to them. Most of that is not announced.
+//! IPv4 routes (`net/ipv4/fib_trie.c`, `fib_semantics.c`): adding and deleting, and the effects of
+//! links, addresses and nexthop objects. The kernel does not announce most of these effects.
 
 use crate::message::Action;
 
@@ -12,7 +12,7 @@ use super::route::{Key, Leg, Route, Wanted, metrics};
 use super::route_events::Loss;
 use super::{By, Flaw, State};
 
-/// The widest scope of a type of routes.
+/// Returns the widest scope for a type of routes.
 fn scope_of(kind: u8) -> u8 {
     match kind {
         2 => SCOPE_HOST,
@@ -22,7 +22,7 @@ fn scope_of(kind: u8) -> u8 {
     }
 }
 
-/// Returns true if both share a `fib_info`: all but TOS and destination.
+/// Returns true if both share a `fib_info`: all is equal except TOS and destination.
 fn is_same(a: &Route, b: &Route) -> bool {
     (a.protocol, a.scope, a.kind, a.metric, a.nexthop)
         == (b.protocol, b.scope, b.kind, b.metric, b.nexthop)
@@ -124,7 +124,7 @@ impl State {
         }
     }
 
-    /// `fib_valid_prefsrc`: an address of this host, or one that becomes it by this route.
+    /// `fib_valid_prefsrc`: true for a local address, or one that this route makes local.
     fn is_valid_source(&self, wanted: &Wanted, source: Ip) -> bool {
         let own = wanted.key.table;
         let tables = [TABLE_LOCAL, if own == TABLE_MAIN { TABLE_LOCAL } else { own }];
@@ -133,7 +133,7 @@ impl State {
             || tables.into_iter().any(is_ours)
     }
 
-    /// `fib_check_nh`: finds the device of a way out.
+    /// `fib_check_nh`: finds a leg's device.
     pub(super) fn check_leg4(&self, leg: &mut Leg, table: u32, scope: u8) -> Result<(), Refusal> {
         let is_onlink = leg.has(RTNH_F_ONLINK);
         let Some(gateway) = leg.gateway else {
@@ -173,7 +173,7 @@ impl State {
         }
     }
 
-    /// `fib_table_delete`: the first route that has all that is stated.
+    /// `fib_table_delete`: deletes the first route that matches everything in the request.
     pub(super) fn delete_route4(&mut self, wanted: &Wanted, by: By<'_, '_>) -> Result<(), Refusal> {
         let list = self.routes.at(&wanted.key);
         let asked = &wanted.route;
@@ -199,13 +199,13 @@ impl State {
         self.announce_with(flags, &row, by);
     }
 
-    /// An address has come; it is in the list already.
+    /// Handles a new address, which is already in the list.
     pub(super) fn address4_added(&mut self, address: &Address) {
         self.add_address_routes(address);
         self.restore_legs4(address.device, RTNH_F_DEAD);
     }
 
-    /// An address has left the list. With its last one a link loses all routes.
+    /// Handles an address that has left the list. Without its last address a link loses all routes.
     pub(super) fn address4_removed(&mut self, address: &Address) {
         let index = address.device;
         self.remove_address_routes(address);
@@ -215,7 +215,8 @@ impl State {
         }
     }
 
-    /// `fib_sync_down_addr`: the routes of table main with this preferred source go, announced.
+    /// `fib_sync_down_addr`: deletes the routes of table main with this preferred source, and
+    /// announces it.
     pub(super) fn source_gone4(&mut self, source: Ip) {
         for (key, route) in self.routes.matching(|key: &Key, route: &Route| {
             (key.family, key.table) == (INET, TABLE_MAIN) && route.prefsrc() == Some(source)
@@ -225,13 +226,13 @@ impl State {
     }
 }
 
-/// `fib_find_alias`: the first with this TOS and at least this metric, or the first with a smaller
-/// TOS.
+/// `fib_find_alias`: returns the index of the first route with this TOS and at least this metric,
+/// or of the first with a smaller TOS.
 fn first4(list: &[Route], tos: u8, metric: u32) -> Option<usize> {
     list.iter().position(|other| other.tos < tos || other.tos == tos && other.metric >= metric)
 }
 
-/// `fib_nh_match`: whether a route has the ways out that a delete states.
+/// `fib_nh_match`: returns true if a route has the next hops of a delete request.
 fn has_ways(wanted: &Wanted, other: &Route) -> bool {
     let asked = &wanted.route;
     let fits = |(asked, leg): (&Leg, &Leg)| {
@@ -249,7 +250,7 @@ fn has_ways(wanted: &Wanted, other: &Route) -> bool {
     }
 }
 
-/// Returns true if a route has the metrics that a delete states.
+/// Returns true if a route has the metrics of a delete request.
 fn has_metrics(asked: &Route, other: &Route) -> bool {
     let (asked, other) = (metrics(asked), metrics(other));
     asked.numbers().all(|number| asked.get(number) == other.get(number))

@@ -1,4 +1,4 @@
-//! IPv6 routes (`net/ipv6/route.c`, `ip6_fib.c`): adding and deleting, and what links do to them.
+//! IPv6 routes (`net/ipv6/route.c`, `ip6_fib.c`): adding and deleting, and the effects of links.
 
 use crate::message::Action;
 
@@ -9,11 +9,11 @@ use super::route::{Key, Leg, Route, Wanted};
 use super::{By, Flaw, State};
 
 const PROTOCOL_BOOT: u8 = 3;
-/// `IP6_RT_PRIO_USER`: the metric of a route that was given none.
+/// `IP6_RT_PRIO_USER`: the default metric.
 const METRIC_USER: u32 = 1024;
 
 impl Route {
-    /// `RTA_PREF` as it is stored: low 3, medium 0, high 1.
+    /// Returns `RTA_PREF` as stored: low 3, medium 0, high 1.
     pub(super) fn preference6(&self) -> u8 {
         self.attrs.u8(RTA_PREF).filter(|one| matches!(one, 1 | 3)).unwrap_or(0)
     }
@@ -46,7 +46,7 @@ impl State {
         self.insert_route6(wanted.key, route, request.flags, Some(request))
     }
 
-    /// A route with its way out checked, not in its table yet, whose table is made.
+    /// Returns a route with checked legs, not in its table yet, and creates the table.
     pub(super) fn make_route6(
         &mut self,
         key: Key,
@@ -68,7 +68,7 @@ impl State {
             leg.flags &= RTNH_F_ONLINK;
             self.check_device6(leg)?;
             if is_reject_kind(route.kind) {
-                // It goes by lo, whatever device and gateway were asked for.
+                // It uses `lo`, whatever device and gateway the request has.
                 *leg = Leg { flags: leg.flags, ..Leg::to_device(LOOPBACK) };
             } else {
                 let source = route.attrs.get(RTA_PREFSRC).map(super::bag::ip);
@@ -90,19 +90,19 @@ impl State {
         Ok(route)
     }
 
-    /// What of a way out is checked for every route, even one that rejects.
+    /// Makes the checks of a leg that apply to every route, even a rejecting one.
     fn check_device6(&self, leg: &Leg) -> Result<(), Refusal> {
         let is_onlink = leg.has(RTNH_F_ONLINK);
         refuse_if((leg.device != 0 || is_onlink) && !self.addresses6.is_on(leg.device), ENODEV)?;
         refuse_if(is_onlink && !self.is_up(leg.device), ENETDOWN)
     }
 
-    /// `fib6_nh_init`: the device of a way out.
+    /// `fib6_nh_init`: finds a leg's device.
     ///
     /// # Errors
     ///
-    /// `ENODEV` without a device that has IPv6, `ENETDOWN` when it is down, and what refuses a
-    /// gateway.
+    /// `ENODEV` without a device that has IPv6, `ENETDOWN` if it is down, and the errors of a
+    /// refused gateway.
     pub(super) fn check_leg6(
         &self,
         leg: &Leg,
@@ -119,7 +119,7 @@ impl State {
         if self.is_up(device) { Ok(device) } else { Err(ENETDOWN.into()) }
     }
 
-    /// `fib6_is_reject`: also a route by lo to a destination that is not lo's own.
+    /// `fib6_is_reject`: also true for a route by `lo` to a destination that is not `lo`'s own.
     pub(super) fn rejects6(&self, key: &Key, route: &Route) -> bool {
         is_reject_kind(route.kind)
             || route.is_over(LOOPBACK)
@@ -127,13 +127,13 @@ impl State {
                 && !matches!(route.kind, RTN_LOCAL | 4)
     }
 
-    /// Puts a route into its list as the flags say, and returns those of the announcement
-    /// (`fib6_add`). What it replaces goes without an announcement.
+    /// Puts a route into its list by the flags, and returns the flags of the announcement
+    /// (`fib6_add`). A replaced route goes without an announcement.
     ///
     /// # Errors
     ///
-    /// `EEXIST` where `NLM_F_EXCL` forbids the same metric, and where the way out exists already;
-    /// `ENOENT` where there is nothing to replace and nothing may be created.
+    /// `EEXIST` if `NLM_F_EXCL` forbids the same metric, or if the same next hop exists; `ENOENT`
+    /// if there is nothing to replace and the flags forbid creation.
     fn place6(&mut self, key: &Key, route: Route, flags: u16) -> Result<u16, i32> {
         let replaces = flags & NLM_F_REPLACE != 0;
         let may_create = !replaces || flags & NLM_F_CREATE != 0;
@@ -154,7 +154,7 @@ impl State {
                     |other: &Route| other.may_have_siblings() == route.may_have_siblings();
                 found = Some(start + equal.iter().position(is_alike).unwrap_or(0));
             } else if let Some(at) = equal.iter().position(|other| other.leads_as(&route)) {
-                // What a refused route leaves behind in an equal one that has a lifetime.
+                // A refused route still changes an equal one with a lifetime.
                 let id = equal[at].origin.id;
                 self.routes.change(key, id, |equal| {
                     if equal.attrs.has(RTA_EXPIRES) {
@@ -182,7 +182,7 @@ impl State {
         Ok(NLM_F_REPLACE)
     }
 
-    /// Puts a route into its table and announces it with its siblings.
+    /// Puts a route into its table, and announces it with its siblings.
     pub(super) fn insert_route6(
         &mut self,
         key: Key,
@@ -196,8 +196,8 @@ impl State {
         Ok(())
     }
 
-    /// `ip6_route_multipath_add`: each next hop is a route of its own. All are checked before the
-    /// first is added; when one cannot be added those before it are announced, and taken back.
+    /// `ip6_route_multipath_add`: each next hop becomes a route. All are checked before the first
+    /// is added. If one cannot be added, the earlier ones are announced and taken back.
     fn add_multipath6(&mut self, wanted: Wanted, request: &Request<'_>) -> Result<(), Refusal> {
         let key = wanted.key;
         let mut routes: Vec<Route> = Vec::new();
@@ -221,7 +221,7 @@ impl State {
         }
         routes.truncate(added);
         if let [first, .., last] | [first @ last] = &routes[..] {
-            // Appended next hops are announced behind those that were there.
+            // Appended next hops are announced after the existing ones.
             let siblings = self.routes.siblings(&key, last);
             let head = siblings.get(1).filter(|_| request.has(NLM_F_APPEND));
             let row = self.route_row(&key, head.unwrap_or(&first), Action::New);
@@ -252,8 +252,8 @@ impl State {
         }
     }
 
-    /// `ip6_route_del`: the first route that has all that is stated; without a gateway all its
-    /// siblings, too, unless the request is about next hops.
+    /// `ip6_route_del`: deletes the first route that matches everything in the request. Without a
+    /// gateway its siblings go too, unless the request has next hops.
     fn delete_route6(
         &mut self,
         wanted: &Wanted,
@@ -265,7 +265,7 @@ impl State {
         let any_protocol = asked.protocol == 0 || self.has_flaw(Flaw::DeleteIgnoresProtocol);
         let is_meant = |other: &&Route| {
             let leads = match other.legs.first() {
-                // What is stated of a device and a gateway does not count.
+                // The request's device and gateway are ignored.
                 None => asked.nexthop == 0 || asked.nexthop == other.nexthop,
                 Some(own) => {
                     (leg.device == 0 || leg.device == own.device)
@@ -280,7 +280,7 @@ impl State {
         let key = self.locate6(&wanted.key);
         let found = self.routes.at(&key).iter().find(is_meant).cloned();
         let Some(route) = found else {
-            // A quirk: an empty table has an entry for the default route, which nothing deletes.
+            // A quirk: an empty table has an entry for the default route, which cannot be deleted.
             let is_default = key.dst.length == 0 && self.routes.at(&key).is_empty();
             let states_none = matches!(asked.metric, 0 | u32::MAX)
                 && matches!(asked.protocol, 0 | PROTOCOL_KERNEL)
@@ -307,8 +307,8 @@ impl State {
         Ok(())
     }
 
-    /// `fib6_locate`. A quirk: where no route of the destination has a source, a request for one
-    /// finds those without.
+    /// `fib6_locate`. A quirk: if no route to the destination has a source, a request for one finds
+    /// the routes without.
     fn locate6(&self, key: &Key) -> Key {
         let bare = Key::new(INET6, key.table, key.dst);
         let of_dst = self.routes.all.range(bare..).take_while(|(other, _)| {

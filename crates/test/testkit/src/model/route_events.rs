@@ -1,4 +1,4 @@
-//! What links do to routes. Most of what happens to those of IPv4 is not announced.
+//! The effects of links on routes. The kernel does not announce most effects on IPv4 routes.
 
 use super::numbers::*;
 use super::route::{Key, Route, metrics};
@@ -8,12 +8,12 @@ use super::{Flaw, State};
 const LOCK: u16 = 1;
 const MTU: u16 = 2;
 
-/// How a device is lost.
+/// The way in which routes lose a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Loss {
     Carrier,
     Down,
-    /// With its last address, routes of host scope go, too.
+    /// The last address is deleted: routes of host scope go, too.
     Addresses,
     Gone,
 }
@@ -32,7 +32,7 @@ impl State {
         }
     }
 
-    /// Routes lose or gain a flag, and none goes.
+    /// Sets or clears a flag on routes; deletes none.
     pub(super) fn routes4_carrier(&mut self, index: u32, on: bool) {
         if on {
             self.restore_legs4(index, RTNH_F_LINKDOWN)
@@ -45,7 +45,7 @@ impl State {
         self.lose_legs4(index, Loss::Gone);
     }
 
-    /// `fib_sync_down_dev`, and the flush of what died by it.
+    /// `fib_sync_down_dev`, and the flush of routes that it killed.
     pub(super) fn lose_legs4(&mut self, index: u32, loss: Loss) {
         let spares_host = matches!(loss, Loss::Down | Loss::Carrier);
         let flags = match loss {
@@ -106,9 +106,10 @@ impl State {
         }
     }
 
-    /// `fib6_ifdown`, `NETDEV_DOWN`: routes over the link go, each announced. Those with siblings
-    /// go once all of them are on links that are down; until then they are only marked. A quirk:
-    /// what stands between those stays, as in a dump (`fib6_clean_node` goes on behind the last).
+    /// `fib6_ifdown`, `NETDEV_DOWN`: deletes and announces the routes over the link. A route with
+    /// siblings goes once all of them are on down links; until then it is only marked. A quirk: a
+    /// route that stands between these stays, as in a dump (`fib6_clean_node` continues after the
+    /// last).
     pub(super) fn routes6_down(&mut self, index: u32) {
         let (mut gone, mut marked) = (Vec::new(), Vec::new());
         let mut last_sibling = None;
@@ -156,7 +157,7 @@ impl State {
         }
     }
 
-    /// `rt6_sync_up` and `NETDEV_CHANGE` of `fib6_ifdown`: marks only.
+    /// `rt6_sync_up` and `NETDEV_CHANGE` of `fib6_ifdown`: only sets or clears marks.
     pub(super) fn routes6_carrier(&mut self, index: u32, on: bool) {
         for route in self.routes.of_mut(INET6) {
             let is_local = route.kind == RTN_LOCAL;
@@ -170,7 +171,7 @@ impl State {
         }
     }
 
-    /// `NETDEV_UNREGISTER`: every next hop over the link goes, its siblings stay.
+    /// `NETDEV_UNREGISTER`: deletes every next hop over the link; their siblings stay.
     pub(super) fn routes6_gone(&mut self, index: u32) {
         let gone = self
             .routes
@@ -178,8 +179,8 @@ impl State {
         self.remove_routes_of_link6(gone);
     }
 
-    /// `rt6_mtu_change`: a route's own MTU is cut to the link's, and grows with it when it was the
-    /// link's.
+    /// `rt6_mtu_change`: cuts a route's own MTU to the link's, and raises it with the link's if the
+    /// two were equal.
     pub(super) fn routes6_mtu(&mut self, index: u32, before: u32) {
         let now = self.links.get(index).map_or(0, |link| link.mtu);
         if now < IPV6_MIN_MTU {

@@ -1,4 +1,4 @@
-//! The table of all routes, and how routes are shown.
+//! The table of all routes, and their form in rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,18 +10,20 @@ use super::request::Request;
 use super::route::{Key, Leg, Route};
 use super::{By, Origin, State};
 
-/// All routes.
+/// All routes of both families.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Routes {
-    /// The routes of each key, in the kernel's order: falling TOS, rising metric.
+    /// The routes of each key, in the kernel's order: descending TOS, ascending metric.
     pub(super) all: BTreeMap<Key, Vec<Route>>,
-    /// The tables that exist. They come with the first request that names them, and never go.
+    /// The existing tables. A table is created by the first request that names it, and stays
+    /// forever.
     pub(super) tables: BTreeSet<(u8, u32)>,
-    /// `net.ipv6.route.skip_notify_on_dev_down`: what a link takes along is not announced.
+    /// `net.ipv6.route.skip_notify_on_dev_down`: if true, routes deleted with a link are not
+    /// announced.
     pub(super) go_silently: bool,
 }
 
-/// The flags of a way out that are shown.
+/// The flags of a next hop that rows show.
 const SHOWN: u8 = RTNH_STATE | RTNH_F_ONLINK;
 
 /// `RTA_MULTIPATH`.
@@ -52,7 +54,7 @@ impl Routes {
         of.flat_map(|(_, list)| list.iter_mut())
     }
 
-    /// The routes for which something holds.
+    /// Returns the routes that satisfy a predicate.
     pub(super) fn matching(&self, is_meant: impl Fn(&Key, &Route) -> bool) -> Vec<(Key, Route)> {
         let all = [INET, INET6].into_iter().flat_map(|family| self.of(family));
         let found = all.filter(|(key, route)| is_meant(key, route));
@@ -70,7 +72,7 @@ impl Routes {
         }
     }
 
-    /// Takes one route out.
+    /// Removes a route without an announcement.
     pub(super) fn remove(&mut self, key: &Key, id: u64) -> Option<Route> {
         let list = self.all.get_mut(key)?;
         let at = list.iter().position(|route| route.origin.id == id)?;
@@ -81,7 +83,7 @@ impl Routes {
         Some(route)
     }
 
-    /// A route of IPv6 and its siblings, beginning with itself and going round.
+    /// Returns an IPv6 route and its siblings, in circular order from the route on.
     pub(super) fn siblings(&self, key: &Key, route: &Route) -> Vec<&Route> {
         let list = self.at(key);
         let at = list.iter().position(|other| other.origin.id == route.origin.id);
@@ -96,7 +98,7 @@ impl Routes {
 }
 
 impl State {
-    /// The ways out of a route: its own, or those of its nexthop object.
+    /// Returns a route's legs: its own, or those from its nexthop object.
     pub(super) fn legs_of(&self, route: &Route) -> Vec<Leg> {
         match route.nexthop {
             0 => route.legs.clone(),
@@ -104,7 +106,7 @@ impl State {
         }
     }
 
-    /// The routes of a nexthop object that was replaced are announced anew.
+    /// Announces the routes of a replaced nexthop object again.
     pub(super) fn announce_routes_of_nexthop(&mut self, id: u32, by: &Request<'_>) {
         for (key, route) in self.routes.with_nexthop(id) {
             let row = self.single_route_row(&key, &route, Action::New);
@@ -112,7 +114,7 @@ impl State {
         }
     }
 
-    /// The routes of a nexthop object go before it does; those of IPv6 are announced.
+    /// Deletes a nexthop object's routes before the object; announces the IPv6 ones.
     pub(super) fn remove_routes_of_nexthop(&mut self, id: u32) {
         for (key, route) in self.routes.with_nexthop(id) {
             match key.family {
@@ -122,7 +124,7 @@ impl State {
         }
     }
 
-    /// Takes one route out and announces it alone.
+    /// Removes one route and announces only it.
     pub(super) fn remove_route(&mut self, key: &Key, route: &Route, by: By<'_, '_>) {
         let row = self.single_route_row(key, route, Action::Del);
         if self.routes.remove(key, route.origin.id).is_some() {
@@ -130,7 +132,7 @@ impl State {
         }
     }
 
-    /// A route as it is shown, for IPv6 with its siblings.
+    /// Returns a route's row, for IPv6 with its siblings.
     pub(super) fn route_row(&self, key: &Key, route: &Route, action: Action) -> RawMessage {
         let siblings = self.routes.siblings(key, route);
         if siblings.len() < 2 {
@@ -140,7 +142,7 @@ impl State {
         self.row_with_legs(key, route, legs, action)
     }
 
-    /// A route alone.
+    /// Returns a route's row, for IPv6 without its siblings.
     pub(super) fn single_route_row(&self, key: &Key, route: &Route, action: Action) -> RawMessage {
         self.row_with_legs(key, route, self.legs_of(route), action)
     }
@@ -161,7 +163,7 @@ impl State {
                 kind = RTN_BLACKHOLE;
             }
         }
-        // IPv6 shows a group as one even with one member.
+        // IPv6 shows a group as multipath, even with one member.
         let is_group = key.family == INET6 && self.is_group(route.nexthop);
         match &legs[..] {
             [leg] if !is_group => {
@@ -184,7 +186,7 @@ impl State {
             attrs.set_u32(RTA_PRIORITY, route.metric);
         }
         if key.family == INET6 {
-            // Hundredths of seconds.
+            // In hundredths of a second.
             let left = attrs.u32(RTA_EXPIRES).unwrap_or(0).saturating_mul(100);
             let mut cache = [0; 32];
             cache[8..12].copy_from_slice(&left.to_ne_bytes());

@@ -34,10 +34,11 @@ const FRA_SPORT_MASK: u16 = 28;
 const FRA_DPORT_MASK: u16 = 29;
 const FRA_DSCP_MASK: u16 = 30;
 
-/// What a request does not state fits anything, even where a rule must not exist yet.
+/// The selectors of one family. If a request omits one, any value matches, even in the check for an
+/// existing rule.
 const OF_FAMILY: [u16; 7] =
     [FRA_DST, FRA_SRC, FRA_FLOW, FRA_DSCP, FRA_FLOWLABEL, FRA_FLOWLABEL_MASK, FRA_DSCP_MASK];
-/// Attributes with a mask, and the mask of a request that states none.
+/// Attributes with a mask, and the default mask.
 const MASKS: [(u16, u16, &[u8]); 4] = [
     (FRA_FWMARK, FRA_FWMASK, &[0xff; 4]),
     (FRA_SPORT_RANGE, FRA_SPORT_MASK, &[0xff; 2]),
@@ -66,11 +67,11 @@ const ACT_NOP: u8 = 3;
 const ACT_UNREACHABLE: u8 = 7;
 const ACT_PROHIBIT: u8 = 8;
 
-/// All rules, by family in the order of their priorities.
+/// All rules, by family, in the order of their priorities.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
     all: Vec<Rule>,
-    /// A rule of IPv4 was added or deleted.
+    /// True if an IPv4 rule was ever added or deleted.
     pub(super) is_custom4: bool,
 }
 
@@ -79,16 +80,16 @@ struct Rule {
     origin: Origin,
     /// `struct fib_rule_hdr`.
     header: Vec<u8>,
-    /// The attributes as the kernel shows them: with defaults, and without zeros.
+    /// The attributes as shown: with defaults, and without zeros.
     attrs: Bag,
 }
 
 impl Rule {
-    /// Reads a request, for an add as for a delete.
+    /// Reads a request to add or delete a rule.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a jump without a target or back.
+    /// `EINVAL` for a jump without a target, or backwards.
     fn read(request: &Request<'_>, default_priority: u32) -> Result<Self, Refusal> {
         let mut header = request.header.to_vec();
         header[5..7].fill(0);
@@ -120,7 +121,7 @@ impl Rule {
         attrs.remove_zeros(&SHOWN_UNLESS_ZERO);
         for (number, mask, default) in MASKS {
             match attrs.array::<4>(number) {
-                // A range of more than one port has no mask.
+                // A range of several ports has no mask.
                 Some([a, b, c, d]) if number != FRA_FWMARK && (a, b) != (c, d) => {}
                 _ if attrs.has(number) && !attrs.has(mask) => attrs.set(mask, default),
                 _ if !attrs.has(number) => attrs.remove_zeros(&[mask]),
@@ -150,7 +151,8 @@ impl Rule {
         self.attrs.u32(FRA_TABLE).unwrap_or(0)
     }
 
-    /// `fib4_rule_compare`, `fib6_rule_compare`: prefix lengths, TOS, and what a family has.
+    /// `fib4_rule_compare`, `fib6_rule_compare`: compares prefix lengths, TOS, and the family's own
+    /// selectors.
     fn fits_family(&self, other: &Self) -> bool {
         let tos_fits = self.header[3] == 0 || !other.attrs.has(FRA_DSCP);
         OF_FAMILY.iter().all(|number| {
@@ -160,8 +162,7 @@ impl Rule {
             && tos_fits
     }
 
-    /// `rule_exists`: equality, for an exclusive add. The target of a jump and the flags do not
-    /// count.
+    /// `rule_exists`: equality for an exclusive add. It ignores a jump's target and the flags.
     fn exists_as(&self, other: &Self) -> bool {
         let rest = |rule: &Self| {
             let mut rest = rule.attrs.clone();
@@ -172,7 +173,7 @@ impl Rule {
         self.action() == other.action() && rest(self) == rest(other) && self.fits_family(other)
     }
 
-    /// `rule_find`: what is not stated fits anything.
+    /// `rule_find`: an omitted attribute matches anything.
     fn finds(&self, other: &Self, states_priority: bool) -> bool {
         let fits = |number: u16| {
             let is_default = match number {
@@ -209,7 +210,7 @@ impl State {
     fn read_rule(&self, request: &Request<'_>) -> Result<Rule, Refusal> {
         refuse_if(!matches!(request.family(), INET | INET6), EAFNOSUPPORT)?;
         let list = self.rules.of(request.family());
-        // One below the second rule's.
+        // One less than the second rule's.
         let second = list.get(1).map_or(0, |rule| rule.priority());
         Rule::read(request, second.saturating_sub(1))
     }
@@ -253,7 +254,7 @@ impl State {
         Ok(())
     }
 
-    /// A rule as it is shown, with the state of its target and its devices.
+    /// Returns a rule's row, with the state of its target and its devices.
     fn rule_row(&self, rule: &Rule, action: Action) -> RawMessage {
         let mut flags = rule.flags();
         if let Some(target) = rule.attrs.u32(FRA_GOTO) {
@@ -282,7 +283,7 @@ impl State {
         }
     }
 
-    /// The rules of a new namespace.
+    /// Creates a new namespace's rules.
     pub(super) fn create_default_rules(&mut self) {
         for (family, priority, table) in [
             (INET, 0, TABLE_LOCAL),
@@ -303,8 +304,9 @@ impl State {
         }
     }
 
-    /// The tables in which a packet to an address is looked up, by the rules. With each is the
-    /// prefix length up to which a result does not count, or -1. The last one may be a refusal.
+    /// Returns the tables that the rules consult for a packet to an address. Each comes with its
+    /// suppressor: results with at most that prefix length are ignored; -1 means none. The last
+    /// step may be a refusal.
     pub(super) fn lookup_steps(
         &self,
         family: u8,
@@ -321,7 +323,7 @@ impl State {
             }
             steps.push(match rule.action() {
                 ACT_GOTO => {
-                    // Jumps lead forward alone, so this ends.
+                    // Jumps only lead forward, so this ends.
                     let target = rule.attrs.u32(FRA_GOTO);
                     at = list
                         .iter()
@@ -344,7 +346,7 @@ impl State {
         steps
     }
 
-    /// `fib_rule_match`, for a packet of this host of which only destination and device are known.
+    /// `fib_rule_match`, for a packet of this host with only its destination and device known.
     fn rule_matches(&self, rule: &Rule, to: Ip, device: u32) -> bool {
         let input = if rule.family() == INET { LOOPBACK } else { 0 };
         let number = |number| rule.attrs.u32(number).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! A socket of the model: a [`Transport`] that carries each datagram out before `send` returns.
+//! A socket of the model: a [`Transport`] that executes each datagram before `send` returns.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,14 +13,14 @@ use super::dispatch::{Reply, Sender};
 use super::mailbox::Mailbox;
 use super::numbers::*;
 
-/// `net.core.wmem_default`: a datagram may have 32 bytes less.
+/// `net.core.wmem_default`: a datagram may have at most 32 bytes less.
 const SEND_BUFFER: usize = 212_992;
 const SEND_OVERHEAD: usize = 32;
 const HEADER: usize = 16;
-/// The greatest group of rtnetlink.
+/// The highest multicast group of rtnetlink.
 const GROUPS: u32 = 36;
 
-/// A way into a kernel.
+/// One writer's access to a kernel.
 #[derive(Debug)]
 pub(super) struct Access {
     pub(super) kernel: Kernel,

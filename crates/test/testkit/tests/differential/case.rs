@@ -1,4 +1,4 @@
-//! One sequence on both machines, and the fewest messages that still disagree.
+//! Runs one sequence on both machines, and finds the fewest messages that still disagree.
 
 use std::fmt::Write as _;
 
@@ -10,36 +10,38 @@ use crate::chance::one_in;
 use crate::machine::{Machine, Reply};
 use crate::message::{Message, again};
 
-/// A part of rtnetlink to be compared.
+/// A part of rtnetlink to compare.
 pub(crate) trait Domain {
     fn name(&self) -> &'static str;
 
-    /// What the namespace holds before the first random message. Each of these has to succeed.
+    /// Returns the messages that fill the namespace before the random ones. Each must succeed.
     fn prelude(&self) -> Vec<Message>;
 
-    /// The kinds whose dumps and announcements are compared. Answers always are.
+    /// Returns the kinds whose dumps and announcements are compared. Answers are always compared.
     fn kinds(&self) -> &'static [Kind] {
         &Kind::ALL
     }
 
-    /// A random message.
+    /// Returns a random message.
     fn message(&self, rng: &mut fastrand::Rng) -> Message;
 
-    /// The kind of which a third of the messages is one sent before in another form.
+    /// Returns a kind of message: one third of those messages repeat an earlier one in another
+    /// form.
     fn repeated(&self) -> Kind;
 
-    /// Returns true if the kernel's answer is not left to chance, and the model claims to know it.
+    /// Returns true if the kernel's answer does not depend on chance, and the model claims to know
+    /// it.
     fn is_modelled(&self, _message: &Message) -> bool {
         true
     }
 
-    /// Random messages.
+    /// Returns `length` random messages, all modelled.
     fn sequence(&self, rng: &mut fastrand::Rng, length: usize) -> Vec<Message> {
         let mut all = Vec::<Message>::new();
         while all.len() < length {
             let repeated = one_in(rng, 3).then(|| again(rng, &all, self.repeated())).flatten();
             let message = repeated.unwrap_or_else(|| self.message(rng));
-            // A marker under a number that no kernel knows, as `mask` sends it.
+            // A marker under a number unknown to the kernel, as `mask` sends it.
             let is_masked = message.kind & 3 < 2 && one_in(rng, 20);
             let markers = [Kind::Address, Kind::Neighbour, Kind::Rule];
             let message = match markers.iter().any(|it| it.new_type() == message.kind & !3) {
@@ -54,13 +56,13 @@ pub(crate) trait Domain {
     }
 }
 
-/// Where the two disagree: after how many messages, and how.
+/// The first disagreement: the number of messages before it, and a description.
 pub(crate) struct Disagreement {
     pub(crate) after: usize,
     pub(crate) how: String,
 }
 
-/// Sends a sequence to both, each with a fresh namespace.
+/// Sends a sequence to both, each with a fresh namespace, and returns their first disagreement.
 pub(crate) fn disagreement(
     domain: &dyn Domain,
     messages: &[Message],
@@ -75,7 +77,7 @@ pub(crate) fn disagreement(
             let reply = machine.send(&message);
             assert_eq!(reply.errno, 0, "{message}: {reply:?}");
         }
-        // Carriers that come together are reported in any order, and so are the routes that follow.
+        // The kernel reports simultaneous carriers in any order, and so the routes that follow.
         real.settle();
     }
     let kinds = domain.kinds();
@@ -93,7 +95,7 @@ pub(crate) fn disagreement(
     None
 }
 
-/// Takes messages out as long as the disagreement stays, and tells it.
+/// Removes messages as long as the sequence still disagrees; returns the rest and the disagreement.
 pub(crate) fn shrunk(
     domain: &dyn Domain,
     mut messages: Vec<Message>,
@@ -125,7 +127,8 @@ fn replies(theirs: &Reply, ours: &Reply) -> Option<String> {
     }
 }
 
-/// Announcements as a multiset, as the order among objects is not promised; and all dumps.
+/// Compares all dumps, and the announcements as a multiset: their order among objects is not
+/// promised.
 fn compare(real: &mut Machine, model: &mut Machine, kinds: &[Kind]) -> Option<String> {
     real.settle();
     let (mut theirs, mut ours) = (real.announced(), model.announced());
@@ -137,7 +140,7 @@ fn compare(real: &mut Machine, model: &mut Machine, kinds: &[Kind]) -> Option<St
         .or_else(|| rows("dumps", &real.everything(kinds), &model.everything(kinds)))
 }
 
-/// The rows that only one side has.
+/// Describes the rows that only one side has.
 fn rows(what: &str, theirs: &[RawMessage], ours: &[RawMessage]) -> Option<String> {
     let mut left: Vec<_> = theirs.to_vec();
     let mut extra = Vec::new();

@@ -1,12 +1,13 @@
-//! What of a row is compared: all that [`stable`] leaves, but of a link only what the model models,
-//! of a rule all, and of a neighbour its state: no process resolves within a sequence.
+//! Reduces a row to the compared part: everything that [`stable`] leaves, with exceptions. Of a
+//! link only the modelled attributes count, of a rule everything, and of a neighbour also its
+//! state, as nothing is resolved within a sequence.
 
 use trueup_testkit::{Kind, RawMessage, stable};
 
 use crate::message::attribute;
 
-/// The attributes of a link that the model gives; a real row carries dozens more (queues,
-/// statistics, limits of its driver, settings of each family).
+/// The attributes of a link in the model; a real row has dozens more (queues, statistics, limits of
+/// the driver, settings of each family).
 const LINK: [u16; 9] = [
     1,  // IFLA_ADDRESS
     2,  // IFLA_BROADCAST
@@ -19,10 +20,10 @@ const LINK: [u16; 9] = [
     27, // IFLA_GROUP
 ];
 
-/// The row reduced, or `None` for one that comes and goes by itself.
+/// Returns the reduced row, or `None` for a row that comes and goes by itself.
 pub(crate) fn compared(row: &RawMessage) -> Option<RawMessage> {
     if row.kind == Kind::Rule {
-        // What it says of devices and targets moves with them alone.
+        // The status of its devices and targets changes only with them.
         return Some(row.clone());
     }
     if row.kind == Kind::Neighbour {
@@ -40,7 +41,7 @@ pub(crate) fn compared(row: &RawMessage) -> Option<RawMessage> {
 
 const IFLA_LINKINFO: u16 = 18;
 
-/// What of `IFLA_INFO_DATA` is compared, by kind: what trueup reads and writes.
+/// The compared numbers of `IFLA_INFO_DATA`, by kind: those that trueup reads and writes.
 const DATA: [(&[u8], &[u16]); 7] = [
     // forward delay, ageing time, spanning tree; a kernel may lack VLAN filtering
     (b"bridge", &[1, 4, 5]),
@@ -53,8 +54,8 @@ const DATA: [(&[u8], &[u16]); 7] = [
     (b"veth", &[]),
 ];
 
-/// `IFLA_LINKINFO` with the kind, the kind of the master, and of the data what the table has, by
-/// number.
+/// Returns `IFLA_LINKINFO` with the kind, the master's kind, and the data numbers of the table, in
+/// order.
 fn of_kind(info: &[u8]) -> Vec<u8> {
     const IFLA_INFO_KIND: u16 = 1;
     const IFLA_INFO_DATA: u16 = 2;
@@ -94,7 +95,7 @@ fn parts(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
     all
 }
 
-/// Not the clocks, and no multicast group that a link has joined.
+/// Removes the clocks, and drops the multicast groups that a link has joined.
 fn neighbour(mut row: RawMessage) -> Option<RawMessage> {
     const NDA_DST: u16 = 1;
     const NDA_LLADDR: u16 = 2;
@@ -104,8 +105,8 @@ fn neighbour(mut row: RawMessage) -> Option<RawMessage> {
     row.attrs.remove(&NDA_CACHEINFO);
     row.attrs.remove(&NDA_PROBES);
     if row.family() == 7 {
-        // The entries of links' own addresses, and of the groups that a device has joined, are the
-        // kernel's.
+        // The kernel makes entries for links' own addresses, and for the groups that a device has
+        // joined.
         let lladdr = row.attrs.get(&NDA_LLADDR).map_or(&[][..], Vec::as_slice);
         let is_group = lladdr.first().is_some_and(|byte| byte & 1 == 1);
         let is_own = lladdr.starts_with(&[2, 0, 0, 0, 0]);

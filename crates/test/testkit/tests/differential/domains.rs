@@ -1,5 +1,5 @@
-//! The domains, one file each: what the namespace holds at the start, and how a well-formed request
-//! is made up. Values are few, so that requests meet.
+//! The domains, one file each: the namespace's content at the start, and a generator of well-formed
+//! requests. Values are few, so that requests affect the same objects.
 
 pub(crate) mod address;
 pub(crate) mod forwarding;

@@ -1,4 +1,4 @@
-//! One side of the comparison: a kernel, model or running, behind a transport.
+//! One side of the comparison: the model or the running kernel, behind a transport.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -19,17 +19,17 @@ const IFLA_IFALIAS: u16 = 20;
 const IFLA_GROUP: u16 = 27;
 const IFF_UP: u8 = 0x1;
 
-/// What came back for one request.
+/// The answer to one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reply {
     /// Positive; 0 is success.
     pub(crate) errno: i32,
     /// Rows of a dump or the answer to a GET, reduced by `stable` and sorted.
     pub(crate) rows: Vec<RawMessage>,
-    /// True if an `NLMSG_DONE` ended it, and not an `NLMSG_ERROR`: what refuses a dump that has
-    /// started is reported there.
+    /// True if the answer ended with `NLMSG_DONE`, not with `NLMSG_ERROR`. The end reports the
+    /// error of a dump that has started.
     pub(crate) is_done: bool,
-    /// `NLM_F_MULTI` and `NLM_F_DUMP_FILTERED` of the rows and of the end.
+    /// `NLM_F_MULTI` and `NLM_F_DUMP_FILTERED`, of the rows and of the end.
     pub(crate) flags: (u16, u16),
 }
 
@@ -37,11 +37,12 @@ pub(crate) struct Machine {
     requests: Box<dyn Transport>,
     events: Box<dyn Transport>,
     sequence: u32,
-    /// The link that was asked for last.
+    /// The index of the link last requested.
     recent: u32,
-    /// The IPv6 addresses that were there when it settled last.
+    /// The IPv6 addresses present when the machine last settled.
     settled: BTreeSet<(u32, Vec<u8>)>,
-    /// Links as last announced: those whose carrier alone moved are announced, too.
+    /// The last announcement of each link: the kernel also announces links if only the carrier
+    /// changed.
     links: BTreeMap<u32, RawMessage>,
 }
 
@@ -63,7 +64,7 @@ impl Machine {
         }
     }
 
-    /// Sends one request and waits for what answers it.
+    /// Sends one request and waits for its answer.
     pub(crate) fn send(&mut self, message: &Message) -> Reply {
         self.sequence += 1;
         const RTM_NEWLINK: u16 = 16;
@@ -110,7 +111,7 @@ impl Machine {
         }
     }
 
-    /// All rows of these kinds, reduced and sorted.
+    /// Returns all rows of these kinds, reduced and sorted.
     pub(crate) fn everything(&mut self, kinds: &[Kind]) -> Vec<RawMessage> {
         let mut rows = Vec::new();
         for (kind, families) in [
@@ -140,9 +141,8 @@ impl Machine {
         rows
     }
 
-    /// Waits until the kernel has finished what it does on work queues: duplicate detection is
-    /// over, and the carrier of each link has become its operational state. The model has nothing
-    /// to wait for.
+    /// Waits until the kernel's work queues have finished: duplicate detection is over, and each
+    /// link's operational state follows its carrier. The model needs no wait.
     pub(crate) fn settle(&mut self) {
         self.settle_carriers();
         const IFA_F_TENTATIVE: u8 = 0x40;
@@ -162,8 +162,9 @@ impl Machine {
         }
     }
 
-    /// Without duplicate detection (`IFA_F_NODAD`) an address is not tentative, but told of from
-    /// the same work queue. Then it has its local route, unless another writer took that.
+    /// Waits for addresses without duplicate detection (`IFA_F_NODAD`). They are never tentative,
+    /// but the same work queue announces them. Then they have their local route, unless another
+    /// writer took it.
     fn settle_undetected(&mut self, addresses: &[RawMessage]) {
         const IFA_F_NODAD: u8 = 0x02;
         const IFA_ADDRESS: u16 = 1;
@@ -196,8 +197,8 @@ impl Machine {
         self.wait_for_lock();
     }
 
-    /// Waits until no other process changes anything: who does holds the lock that this request
-    /// needs, for an index that no process asks for.
+    /// Waits until no other process changes anything, by a request for an unused index: it needs
+    /// the lock that a writer holds.
     fn wait_for_lock(&mut self) {
         const RTM_SETLINK: u16 = 19;
         const ENODEV: i32 = 19;
@@ -205,8 +206,8 @@ impl Machine {
         assert_eq!(self.send(&nothing).errno, ENODEV);
     }
 
-    /// Waits for the kernel's link watch, which tells of carriers later than the request that moved
-    /// them; then for the lock that it holds while it does.
+    /// Waits for the kernel's link watch, which announces carriers after the request that changed
+    /// them; then for the watch's lock.
     fn settle_carriers(&mut self) {
         const IFLA_OPERSTATE: u16 = 16;
         const IFLA_CARRIER: u16 = 33;
@@ -217,17 +218,16 @@ impl Machine {
             let links = self.raw_dump(Kind::Link, 0);
             let moving = links.iter().filter(|row| {
                 let byte = |number| row.attrs.get(&number).map_or(0, |payload| payload[0]);
-                // What hangs on another knows its state once it was looked at for the first time.
+                // An upper link has a state only after its first update.
                 let unknown =
                     byte(IFLA_OPERSTATE) == IF_OPER_UNKNOWN && !row.attrs.contains_key(&IFLA_LINK);
                 let message = byte(IFLA_OPERSTATE) == IF_OPER_UP || unknown;
-                // One that is down is reported as down, whatever its carrier.
+                // A link that is down is reported as down, whatever its carrier.
                 row.header[8] & IFF_UP != 0 && message != (byte(IFLA_CARRIER) == 1)
             });
-            // In the order in which the watch comes to them: a pair's end that was set up, then the
-            // other.
+            // In the watch's order: the pair's end that was set up, then the other.
             let Some(moving) = moving.min_by_key(|row| row.device() != self.recent) else {
-                // Of one that is down no process can see whether it was looked at.
+                // For links that are down, no process can see if the watch has updated them.
                 for row in links.iter().filter(|row| row.header[8] & IFF_UP == 0) {
                     self.look_at(row.device());
                 }
@@ -238,14 +238,15 @@ impl Machine {
         }
     }
 
-    /// The watch looks at most links once a second only; at one that is asked for it looks at once.
+    /// Requests a link. The watch updates most links only once a second, but a requested link at
+    /// once.
     fn look_at(&mut self, index: u32) {
         let get = Message::new(Kind::Link.new_type() + 2, 0, &ifinfomsg(index, 0, 0));
         self.send(&get);
     }
 
-    /// Deletes proxies. The kernel keeps one without a device beyond its namespace, and a new
-    /// namespace that takes the place in memory of the old one has it.
+    /// Deletes proxies. A proxy without a device outlives its namespace, and a new namespace at the
+    /// same place in memory inherits it.
     pub(crate) fn forget_proxies(&mut self) {
         const NTF_PROXY: u8 = 0x08;
         for family in [2, 10] {
@@ -264,7 +265,7 @@ impl Machine {
         }
     }
 
-    /// Rows as they are.
+    /// Returns the rows unreduced.
     pub(crate) fn raw_dump(&mut self, kind: Kind, family: u8) -> Vec<RawMessage> {
         self.sequence += 1;
         let mut body = vec![0; kind.header_len()];
@@ -290,9 +291,8 @@ impl Machine {
         }
     }
 
-    /// What was announced since the last call, reduced by `compared`, in order. Of a link only what
-    /// was reported last, if it is not as it was: how often a link is announced on the way is not
-    /// promised.
+    /// Returns the announcements since the last call, reduced by `compared`, in order. Of a link it
+    /// returns only the last one, if it changed: the number of announcements is not promised.
     pub(crate) fn announced(&mut self) -> Vec<RawMessage> {
         let mut all = Vec::new();
         let mut last = BTreeMap::new();
@@ -311,8 +311,9 @@ impl Machine {
             }
         }
         for (index, message) in last {
-            // Nothing is announced when the other end of a pair comes, nor of the alias, the group
-            // and the kind's data of a link that is down; all of them come with the next news.
+            // The kernel does not announce the arrival of a pair's other end. Nor, for a link that
+            // is down, changes of alias, group and the kind's data. The next announcement has them
+            // all.
             let mut essence = message.clone();
             if essence.action == Action::New {
                 essence.attrs.remove(&IFLA_LINK);
@@ -330,7 +331,7 @@ impl Machine {
     }
 }
 
-/// Type, flags, sequence number and body of each message of a datagram.
+/// Returns type, flags, sequence number and body of each message in a datagram.
 fn messages(mut bytes: &[u8]) -> Vec<(u16, u16, u32, &[u8])> {
     let mut all = Vec::new();
     while bytes.len() >= 16 {

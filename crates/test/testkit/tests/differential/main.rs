@@ -1,10 +1,10 @@
-//! The model kernel against the running one: random sequences of raw messages go to both, and every
-//! reply, every announcement and every dump has to agree.
+//! Compares the model kernel with the running one: both get random sequences of raw messages, and
+//! every reply, announcement and dump must agree.
 //!
-//! One file a domain: what the namespace holds at the start, and how a message is made up. A
-//! disagreement is shrunk to the fewest messages that still show it, and told with the seed.
-//! `TRUEUP_SEED=random` or a number and `TRUEUP_CASES=n` look further than the default run;
-//! `TRUEUP_LENGTH=n` sets the messages of a sequence.
+//! Each domain has a file: the namespace's content at the start, and a generator of messages. A
+//! disagreement is shrunk to the fewest messages that still show it, and reported with the seed.
+//! `TRUEUP_SEED=random` or a number and `TRUEUP_CASES=n` search further than the default run;
+//! `TRUEUP_LENGTH=n` sets the number of messages in a sequence.
 
 #![allow(clippy::unwrap_used, reason = "test code, though without #[test]")]
 
@@ -22,9 +22,9 @@ use case::{Domain, disagreement, shrunk};
 use trueup_testkit::model::{self, Flaw, Kernel};
 use trueup_testkit::running_version;
 
-/// Sequences for each domain, unless `TRUEUP_CASES` says otherwise.
+/// Sequences for each domain; `TRUEUP_CASES` overrides it.
 const CASES: u64 = 75;
-/// Messages of a sequence.
+/// Messages in a sequence; `TRUEUP_LENGTH` overrides it.
 const LENGTH: usize = 12;
 
 fn number(name: &str) -> Option<u64> {
@@ -56,7 +56,7 @@ fn agree(domain: &dyn Domain) {
     }
 }
 
-/// With a rule of the model broken, a domain's sequences show a disagreement soon.
+/// Checks that a domain's sequences soon disagree if one of the model's rules is broken.
 fn catches(domain: &dyn Domain, flaw: Flaw) {
     let flawed = || Kernel::flawed(flaw);
     let caught = (0..2000).any(|case| {
@@ -67,8 +67,7 @@ fn catches(domain: &dyn Domain, flaw: Flaw) {
     assert!(caught, "{flaw:?} was not noticed in 2000 sequences");
 }
 
-/// The model does as Linux 6.18 does. Older kernels differ here and there, and it is not theirs to
-/// judge.
+/// The model imitates Linux 6.18. Older kernels differ in places, so they are not compared.
 fn main() -> ExitCode {
     if running_version() >= model::VERSION {
         return trueup_testkit::main(TESTS);

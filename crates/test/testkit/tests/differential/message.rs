@@ -1,4 +1,4 @@
-//! Requests as raw bytes, and a small builder for them that knows nothing but the framing.
+//! Requests as raw bytes, and a small builder for them that knows only the framing.
 
 use std::fmt;
 
@@ -16,24 +16,24 @@ pub(crate) const DUMP: u16 = 0x300;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) kind: u16,
-    /// Beside `NLM_F_REQUEST` and `NLM_F_ACK`, which are always set.
+    /// In addition to `NLM_F_REQUEST` and `NLM_F_ACK`, which are always set.
     pub(crate) flags: u16,
     pub(crate) body: Vec<u8>,
 }
 
 impl Message {
-    /// A message with its fixed part.
+    /// Makes a message from its fixed part.
     pub(crate) fn new(kind: u16, flags: u16, fixed: &[u8]) -> Self {
         Self { kind, flags, body: fixed.to_vec() }
     }
 
-    /// With one more attribute.
+    /// Adds an attribute.
     pub(crate) fn with(mut self, number: u16, payload: impl AsRef<[u8]>) -> Self {
         attribute(&mut self.body, number, payload.as_ref());
         self
     }
 
-    /// Once in `n` times with one more attribute, with one of these values.
+    /// Adds an attribute once in `n` times, with one of these values.
     pub(crate) fn maybe<P: AsRef<[u8]>>(
         self,
         rng: &mut fastrand::Rng,
@@ -57,7 +57,7 @@ pub(crate) fn attribute(out: &mut Vec<u8>, number: u16, payload: &[u8]) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-/// Attributes one after another, for a nested one.
+/// Returns attributes one after another, as the payload of a nested one.
 pub(crate) fn attributes<'a>(list: impl IntoIterator<Item = (u16, &'a [u8])>) -> Vec<u8> {
     let mut out = Vec::new();
     for (number, payload) in list {
@@ -82,7 +82,7 @@ impl fmt::Display for Message {
     }
 }
 
-/// The fixed part of a link message.
+/// Returns the fixed part of a link message.
 pub(crate) fn ifinfomsg(index: u32, flags: u32, change: u32) -> Vec<u8> {
     let mut fixed = vec![0; 4];
     fixed.extend(index.to_ne_bytes());
@@ -91,25 +91,25 @@ pub(crate) fn ifinfomsg(index: u32, flags: u32, change: u32) -> Vec<u8> {
     fixed
 }
 
-/// A number as a payload.
+/// Returns a number as a payload.
 pub(crate) fn number(value: u32) -> [u8; 4] {
     value.to_ne_bytes()
 }
 
-/// `RTM_NEWADDR` or `RTM_DELADDR` of an address with its prefix length.
+/// Returns an `RTM_NEWADDR` or `RTM_DELADDR` for an address with a prefix length.
 pub(crate) fn address(kind: u16, flags: u16, index: u32, ip: &[u8], length: u8) -> Message {
     let family = if ip.len() == 4 { 2 } else { 10 };
     let fixed = [&[family, length, 0, 0][..], &index.to_ne_bytes()].concat();
     Message::new(kind, flags, &fixed).with(2, ip)
 }
 
-/// An IPv6 address.
+/// Parses an IPv6 address.
 pub(crate) fn v6(text: &str) -> [u8; 16] {
     text.parse::<std::net::Ipv6Addr>().unwrap().octets()
 }
 
-/// `RTM_NEWLINK` for a pair of virtual Ethernet links, both with fixed hardware addresses and
-/// indexes, down.
+/// Returns an `RTM_NEWLINK` for a pair of virtual Ethernet links, down, with fixed hardware
+/// addresses and indexes.
 pub(crate) fn veth(name: &str, index: u32, peer: &str, peer_index: u32) -> Message {
     const IFLA_ADDRESS: u16 = 1;
     const IFLA_IFNAME: u16 = 3;
@@ -126,12 +126,13 @@ pub(crate) fn veth(name: &str, index: u32, peer: &str, peer_index: u32) -> Messa
         .with(IFLA_LINKINFO, info)
 }
 
-/// `RTM_NEWLINK` that sets a link up or down.
+/// Returns an `RTM_NEWLINK` that sets a link up or down.
 pub(crate) fn set_up(index: u32, up: bool) -> Message {
     Message::new(Kind::Link.new_type(), 0, &ifinfomsg(index, up.into(), 1))
 }
 
-/// One of those sent before as an add or as a delete, with these flags; `None` if there is none.
+/// Returns an earlier message as an add or a delete, with new flags; `None` if there is none of the
+/// kind.
 pub(crate) fn again(rng: &mut fastrand::Rng, sent: &[Message], kind: Kind) -> Option<Message> {
     let of_kind = sent.iter().filter(|message| message.kind & !1 == kind.new_type());
     let mut message = rng.choice(of_kind.collect::<Vec<_>>())?.clone();
@@ -140,7 +141,7 @@ pub(crate) fn again(rng: &mut fastrand::Rng, sent: &[Message], kind: Kind) -> Op
     Some(message)
 }
 
-/// Flags of an add.
+/// Returns random flags for an add.
 pub(crate) fn write_flags(rng: &mut fastrand::Rng) -> u16 {
     let usual = [CREATE | EXCL, CREATE | REPLACE, CREATE | REPLACE, CREATE | APPEND];
     match rng.u8(..8) {

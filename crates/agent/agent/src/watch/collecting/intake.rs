@@ -1,4 +1,5 @@
-//! Takes in what is collected: what of it may be taken on this host, and what is known of it.
+//! Takes in collected routes: decides which ones this host may take, and records the collection's
+//! state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -15,7 +16,7 @@ use crate::watch::world_status::and_others;
 use crate::world::Retained;
 
 impl Collecting {
-    /// Notes the routes that have come and can lead to the store: they are suspected if it is lost.
+    /// Notes new routes that can lead to the store. They are suspected if it is lost.
     pub(crate) fn note_news(&self, new: &[Route<IfName>]) {
         let now = Instant::now();
         let keys = new.iter().map(Route::canonical_key);
@@ -24,8 +25,8 @@ impl Collecting {
         news.for_each(|key| probation.note(key, now));
     }
 
-    /// Takes in what is collected now, and notes how the collection stands. Returns the keys of the
-    /// routes that may be others than before.
+    /// Takes in the collector's current routes, and records the collection's state. Returns the
+    /// keys of the routes that may have changed.
     pub(crate) fn look(&mut self, declared: &File) -> BTreeSet<RouteKey> {
         let has_collections = has_collections(declared);
         if !has_collections {
@@ -44,7 +45,7 @@ impl Collecting {
         };
         let is_protected_anew = match is_protected {
             Ok(is_new) => is_new,
-            // Nothing is taken before it is known what that may lead away.
+            // Takes no route before it is known what a route may lead away.
             Err(why) => {
                 self.status = Collection {
                     retained: self.collection.retained(declared, &self.retained),
@@ -60,7 +61,7 @@ impl Collecting {
                 changed.extend(self.take(declared, holdings));
                 changed
             }
-            // It is withdrawn, whatever hosts may export.
+            // A withdrawal applies whatever hosts may export.
             (Ok(holdings), Err(_)) if holdings.is_withdrawn => self.take(declared, holdings),
             _ if !has_collections => {
                 self.status = Collection::none();
@@ -138,7 +139,8 @@ fn takes_from(declared: &File, host: &str) -> bool {
     declared.collects.iter().flatten().any(|it| it.from.contains(host))
 }
 
-/// Returns the words for what hosts deleted, and what stays as it is not known what they export.
+/// Returns in words which routes stay although hosts deleted them, because it is not known what the
+/// hosts export.
 fn kept(kept: &BTreeMap<String, usize>) -> Option<String> {
     let (host, number) = kept.first_key_value()?;
     let deleted = count(*number, "export that it deleted stays", "exports that it deleted stay");

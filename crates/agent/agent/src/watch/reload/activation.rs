@@ -34,8 +34,8 @@ impl Reloader {
         }
     }
 
-    /// Puts a file in force. If that fails it is tried again: settings are still being written, for
-    /// example.
+    /// Puts a file in force. If that fails, tries again later: settings may still be being written,
+    /// for example.
     pub(crate) fn activate(
         &self,
         graph: &RunningGraph,
@@ -52,7 +52,7 @@ impl Reloader {
         done
     }
 
-    /// Takes the file if it is in force then.
+    /// Puts the file in force. Takes it out of `given` on success.
     fn try_activate(&self, graph: &RunningGraph, given: &mut Option<Declared>) -> Result<()> {
         let Some(declared) = given.as_ref() else {
             return Ok(());
@@ -60,8 +60,8 @@ impl Reloader {
         self.file_error(declared).map_or(Ok(()), Err)?;
         // Before the lock below, which passes take.
         let paused = graph.pause_settings()?;
-        // Under the lock, because a pass in between would show places of the new file for objects
-        // of the old one.
+        // Under the lock, because a pass in between would show the new file's places for the old
+        // file's objects.
         let mut in_force = self.in_force.lock();
         let (collecting, desired) = match &in_force.collecting {
             Some(collecting) => {

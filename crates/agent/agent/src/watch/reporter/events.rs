@@ -1,4 +1,4 @@
-//! What is reported besides the passes over parts.
+//! Reports other than those of passes over parts.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -12,10 +12,10 @@ use crate::error::with_causes;
 use crate::watch::world_status::WorldStatus;
 
 impl Reporter {
-    /// Reports the run of a vertex without a report; `line` is what it has changed, if it has.
+    /// Reports the run of a vertex without a report. `line` describes its change.
     pub(crate) fn vertex(&self, name: &str, line: &str, result: &Result<Verdict, Failure>) {
         if *result == Ok(Verdict::WouldChange) {
-            // It is about to change.
+            // The vertex is about to change something.
             return;
         }
         self.change(|inner, events| {
@@ -49,7 +49,7 @@ impl Reporter {
         });
     }
 
-    /// Reports a change of how the world stands.
+    /// Changes the state of the world, and reports the change.
     pub(crate) fn world(&self, change: impl FnOnce(&mut WorldStatus)) {
         self.change(|inner, events| {
             let before = inner.world.clone();
@@ -58,7 +58,7 @@ impl Reporter {
             let ungranted = status.collection.ungranted.iter().filter(|it| {
                 !before.as_ref().is_some_and(|before| before.collection.ungranted.contains(it))
             });
-            // Also without a change: what was noted a minute ago may be noted again.
+            // Even without a change: a contest that was noted a minute ago may be noted again.
             let contests = inner.notes.due(&status.collection.contests, Instant::now());
             events.extend(contests.into_iter().chain(ungranted.cloned()).map(Event::Note));
             if before.as_ref() == Some(&status) {
@@ -82,12 +82,12 @@ impl Reporter {
         });
     }
 
-    /// Returns how the world stands, if the file has `[world]`.
+    /// Returns the state of the world. `None` without `[world]`.
     pub(crate) fn world_status(&self) -> Option<WorldStatus> {
         self.lock().world.clone()
     }
 
-    /// Reports drift.
+    /// Reports changes by another writer.
     pub(crate) fn drift(&self, report: &dyn Report) {
         self.change(|_, events| {
             let mut kinds = BTreeMap::<&str, usize>::new();
@@ -96,7 +96,7 @@ impl Reporter {
         });
     }
 
-    /// Reports dropped events.
+    /// Reports that the kernel dropped events, `times` times.
     pub(crate) fn overrun(&self, times: u64) {
         self.change(|_, events| events.push(Event::Overrun(times)));
     }
@@ -112,7 +112,7 @@ impl Reporter {
         });
     }
 
-    /// Reports that the metrics are not served, or are by now.
+    /// Reports that the metrics are not served, or are served again.
     pub(crate) fn metrics(&self, failure: Option<&str>) {
         self.change(|inner, events| {
             inner.is_without_metrics = failure.is_some();
@@ -120,8 +120,8 @@ impl Reporter {
         });
     }
 
-    /// Reports that a changed file is in force, or why it is refused and the last good file stays in
-    /// force.
+    /// Reports that a changed file is in force, or why it is refused. In that case the last good
+    /// file stays in force.
     pub(crate) fn file(&self, refused: Option<&crate::error::Error>) {
         self.change(|inner, events| {
             let is_refused = refused.is_some();
@@ -129,7 +129,7 @@ impl Reporter {
             let was_refused = std::mem::replace(&mut inner.is_refused, is_refused);
             let first = refused.and_then(|why| why.file());
             events.push(Event::File {
-                // An error of a file has a line for each problem.
+                // A file's error has a line for each problem.
                 refused: refused.map(|why| with_causes(why).replace('\n', "; ")),
                 place: first.and_then(|error| error.diagnostics().first()?.location),
                 was_refused,

@@ -1,4 +1,4 @@
-//! How the parts of the namespace stand, each and together.
+//! The state of the namespace's parts, each and together.
 
 use std::collections::BTreeSet;
 
@@ -13,19 +13,19 @@ use crate::source::AnySource;
 use crate::status::{StatusChanges, StatusCounts, StatusEntry};
 use crate::watch::world_status::WorldStatus;
 
-/// How a part of the namespace stands.
+/// The state of a part of the namespace.
 pub(crate) struct Standing {
     /// The changes of statuses that are not reported yet.
     pub(crate) status_events: Events,
     /// The revision of the file in force.
     pub(crate) declared: Revision,
-    /// What the last pass that ran has found; `None` before the first.
+    /// The findings of the last pass that ran. `None` before the first.
     pub(crate) last: Option<Found>,
-    /// Why the last pass could not run, if it could not.
+    /// Why the last pass could not run. `None` if it ran.
     pub(crate) failure: Option<String>,
 }
 
-/// What a pass has found.
+/// The findings of a pass.
 pub(crate) struct Found {
     /// The desired state that the pass was for.
     pub(crate) revision: Revision,
@@ -33,27 +33,27 @@ pub(crate) struct Found {
     pub(crate) errors: Vec<String>,
 }
 
-/// How all parts stand together, with the files and commands, and the world.
+/// The state of all parts together, with files, commands and the world.
 pub(crate) struct Overall {
     pub(crate) counts: StatusCounts,
-    /// All of them are, whatever is known of the world.
+    /// True if all parts, files and commands are converged. The world does not matter.
     pub(crate) is_converged: bool,
     /// Why they are not converged, as far as is known.
     pub(crate) why_not: Option<String>,
-    /// Each file and command has been tried.
+    /// True if each file and command has been tried.
     pub(crate) is_whole: bool,
 }
 
 impl Overall {
-    /// Returns why they are not converged, `None` of it if they are, and nothing before one of the
-    /// two is known.
+    /// Returns why they are not converged, or `Some(None)` if they are. `None` before this is
+    /// known.
     pub(crate) fn verdict(&self) -> Option<Option<String>> {
         (self.is_whole || self.why_not.is_some()).then(|| self.why_not.clone())
     }
 }
 
 impl Standing {
-    /// Returns what the last pass has found, if that was for the file in force.
+    /// Returns the findings of the last pass, if it was for the file in force.
     fn found(&self) -> Option<&Found> {
         let last = self.last.as_ref();
         last.filter(|found| found.revision >= self.declared)
@@ -61,7 +61,7 @@ impl Standing {
 }
 
 impl Reporter {
-    /// Has a part of the namespace count from now on: nothing is converged before its first pass.
+    /// Adds a part of the namespace. Nothing is converged before its first pass.
     pub(crate) fn part_joined(&self, part: Part, source: &dyn AnySource) {
         let standing = Standing {
             status_events: source.events(),
@@ -72,10 +72,10 @@ impl Reporter {
         self.lock().parts.insert(part, standing);
     }
 
-    /// Has what was found of a part before this revision count no longer.
+    /// Ignores findings for a part that predate this revision.
     pub(crate) fn part_declared(&self, part: Part, revision: Revision) {
         let mut inner = self.lock();
-        // What the file says of them may be new.
+        // The file may say something new about them.
         inner.missing.clear();
         inner.noticed.clear();
         if let Some(standing) = inner.parts.get_mut(&part) {
@@ -83,7 +83,7 @@ impl Reporter {
         }
     }
 
-    /// Has a part that has left count no longer.
+    /// Removes a part that has left. Its statuses will be reported as cleared.
     pub(crate) fn part_left(&self, part: Part, source: &dyn AnySource) {
         let mut inner = self.lock();
         inner.parts.remove(&part);
@@ -93,8 +93,8 @@ impl Reporter {
 }
 
 impl Inner {
-    /// Returns how all parts stand together; `None` before each has been looked at once by the file
-    /// in force.
+    /// Returns the state of all parts together. `None` before each part had a pass for the file in
+    /// force.
     pub(crate) fn overall(&self) -> Option<Overall> {
         let parts = self.parts.values();
         let failures: Vec<&String> = parts.clone().filter_map(|it| it.failure.as_ref()).collect();
@@ -119,8 +119,8 @@ impl Inner {
         })
     }
 
-    /// Returns how the statuses of a part have changed since the last call, and those of parts that
-    /// have left.
+    /// Returns how the statuses of a part have changed since the last call. Includes the statuses
+    /// of parts that have left.
     pub(crate) fn status_changes(&mut self, part: Part) -> StatusChanges {
         let (mut changed, mut cleared) = (Vec::new(), std::mem::take(&mut self.left));
         let found = self.parts.get_mut(&part).zip(self.loops.of(part));
@@ -131,12 +131,12 @@ impl Inner {
             match event {
                 // A pass that cannot run is reported by itself.
                 Event::Changed { key, .. } | Event::Cleared { key, .. } if key == OpKey::SCOPE => {}
-                // An object without a status by now has another event.
+                // If the object no longer has a status, another event follows.
                 Event::Changed { key, .. } => {
                     changed.extend(source.status(key).map(StatusEntry::from));
                 }
                 Event::Cleared { status, .. } => cleared.push(status),
-                // What is now stands for the changes that were not kept.
+                // Some changes were not kept, so all current statuses take their place.
                 _ => {
                     standing.status_events = source.events();
                     let all = self.loops.exceptions().into_iter();

@@ -1,8 +1,8 @@
-//! A request and its response, as bytes: as much of HTTP/1.1 (RFC 9112) as one page takes.
+//! A request and its response, as bytes: the subset of HTTP/1.1 (RFC 9112) for one page.
 
 use httparse::{EMPTY_HEADER, Error, Request, Status};
 
-/// The page's path.
+/// The only path with a page.
 const PATH: &str = "/metrics";
 
 /// The longest request that is read, in bytes.
@@ -11,14 +11,14 @@ pub(crate) const MAX_REQUEST: usize = 8192;
 /// The most header fields that are read.
 const MAX_HEADERS: usize = 100;
 
-/// Returns whether a request needs no more bytes: it is whole, or malformed already.
+/// Returns true if a request needs no more bytes, because it is complete or already malformed.
 pub(crate) fn is_whole(request: &[u8]) -> bool {
     let mut headers = [EMPTY_HEADER; MAX_HEADERS];
     !matches!(Request::new(&mut headers).parse(request), Ok(Status::Partial))
 }
 
-/// Returns the response to a request. `page` is called only for a request that gets the page; it
-/// returns `None` if it has none.
+/// Returns the response to a request. `page` is called only if the request gets the page, and
+/// returns `None` if there is none.
 pub(crate) fn answer(request: &[u8], page: &dyn Fn() -> Option<String>) -> String {
     const TOO_LARGE: &str = "431 Request Header Fields Too Large";
     if request.len() > MAX_REQUEST {

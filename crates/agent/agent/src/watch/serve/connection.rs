@@ -14,7 +14,7 @@ use super::answer::{MAX_REQUEST, answer, is_whole};
 /// The most connections at a time. A further one takes the place of the oldest.
 const MAX_CONNECTIONS: usize = 8;
 
-/// The longest that a connection may last, until the client has read the response.
+/// The longest time that a connection may last, until the client has read the response.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves each connection until the process ends.
@@ -25,7 +25,7 @@ pub(crate) fn accept(
     let mut clients: VecDeque<Client> = VecDeque::new();
     loop {
         let Ok((stream, _)) = listener.accept() else {
-            // Too many open files, or the client has gone: neither may make this spin.
+            // Too many open files, or a client that has gone. This must not spin.
             thread::sleep(Duration::from_millis(100));
             continue;
         };
@@ -40,9 +40,9 @@ pub(crate) fn accept(
     }
 }
 
-/// A client that is connected.
+/// A connected client.
 struct Client {
-    /// The thread holds it.
+    /// The client's thread holds it.
     stream: Weak<Socket>,
     thread: JoinHandle<()>,
 }
@@ -62,7 +62,7 @@ impl Client {
         Ok(Client { stream: client, thread })
     }
 
-    /// Closes the connection, and waits for its thread, so that there are never more of them.
+    /// Closes the connection and waits for its thread, so that the number of threads stays limited.
     fn close(self) {
         if let Some(stream) = self.stream.upgrade() {
             // The client may have gone.

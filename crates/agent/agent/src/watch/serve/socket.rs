@@ -10,8 +10,8 @@ use crate::error::{Context as _, Result, bail};
 use socket2::{Domain, SockAddr, Socket, Type};
 use trueup_path::{Control, Place, TrustedUsers};
 
-/// A socket file that is held. When dropped, it is removed, wherever its folder is by then, and
-/// nothing else that has its name.
+/// A held socket file. When dropped, it removes this file, even if its folder has moved, and no
+/// other file of its name.
 pub(crate) struct SocketFile {
     place: Place,
     held: File,
@@ -19,13 +19,13 @@ pub(crate) struct SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // What stays is removed by the next process that listens there.
+        // A remaining file is removed by the next process that listens there.
         let _ = self.place.remove_held(&self.held);
     }
 }
 
-/// Binds a path, also one where a killed process has left its socket. Fails if another user could
-/// put a socket there, when something else is there, and when the path cannot be bound.
+/// Binds a path, even if a killed process has left its socket there. Fails if another user could
+/// put a socket there, if something else is there, or if the path cannot be bound.
 #[expect(clippy::disallowed_methods, reason = "in a folder that `trueup_path` holds")]
 pub(crate) fn bind(path: &Path) -> Result<(UnixListener, SocketFile)> {
     let users = TrustedUsers::current()?;
@@ -46,7 +46,7 @@ pub(crate) fn bind(path: &Path) -> Result<(UnixListener, SocketFile)> {
     Ok((listener, SocketFile { place, held }))
 }
 
-/// Removes the socket that a killed process has left.
+/// Removes a killed process's socket.
 fn remove_left(users: &TrustedUsers, place: &Place, found: &File) -> Result<()> {
     let metadata = found.metadata()?;
     if !metadata.file_type().is_socket() {
@@ -63,7 +63,7 @@ fn remove_left(users: &TrustedUsers, place: &Place, found: &File) -> Result<()> 
     Ok(())
 }
 
-/// True if no process listens at the socket. Does not wait for one that accepts nothing.
+/// True if no process listens at the socket. Does not wait for a process that accepts nothing.
 fn is_refusing(place: &Place) -> io::Result<bool> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
@@ -120,7 +120,7 @@ mod tests {
         let path = folder.0.join("metrics");
         set_mode(&folder.0, 0o777);
         assert!(refusal(&path).contains("its group or everybody can write it"));
-        // In a folder such as /tmp nobody else can replace it.
+        // In a folder such as /tmp, no other user can replace it.
         set_mode(&folder.0, 0o1777);
         bind(&path).unwrap();
         set_mode(&folder.0, 0o755);
@@ -141,7 +141,7 @@ mod tests {
         drop(made);
         assert_eq!(fs::read(&path).unwrap(), b"precious");
 
-        // Another folder has the name by then.
+        // By then another folder has the name.
         fs::remove_file(&path).unwrap();
         let (_listener, made) = bind(&path).unwrap();
         let away = folder.0.join("away");

@@ -1,4 +1,4 @@
-//! [`Facts`]: what the kernel says of the addresses and routes that matter.
+//! [`Facts`]: the kernel's state of the addresses and routes that matter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,14 +14,14 @@ use trueup_netlink::{self as netlink, Socket};
 use trueup_observe::Observer;
 use trueup_rtnl::Namespace;
 
-/// What the kernel says.
+/// The kernel's state of the addresses and routes that matter.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Facts {
-    /// The addresses, each with its subnet.
+    /// This host's addresses, each with its subnet.
     pub(crate) own: BTreeSet<(IpAddr, Prefix)>,
-    /// The tables that are consulted for what this host sends.
+    /// The tables that are consulted for this host's own packets.
     pub(crate) tables: BTreeSet<u32>,
-    /// The routes that lead to addresses.
+    /// The route to each address that matters.
     pub(crate) leads: BTreeMap<IpAddr, Lead>,
 }
 
@@ -34,8 +34,8 @@ pub(crate) struct Lead {
 }
 
 impl Facts {
-    /// Asks the kernel of a namespace, also for the routes that lead to some addresses. Fails if it
-    /// does not say all.
+    /// Reads the state of a namespace, including the routes to some addresses. Fails if the read is
+    /// incomplete.
     pub(crate) fn read(
         namespace: &Namespace,
         asked: BTreeSet<IpAddr>,
@@ -62,7 +62,7 @@ impl Facts {
         for address in asked {
             facts.note_lead(socket, address, protocol);
         }
-        // The gateways of those, and no further: each is in a subnet of this host.
+        // Looks up the gateways of those, and no further: each is in a subnet of this host.
         let known: BTreeSet<IpAddr> = facts.leads.keys().copied().collect();
         let gateways = facts.leads.values().flat_map(|lead| &lead.gateways);
         let gateways: BTreeSet<IpAddr> = gateways.copied().collect();
@@ -72,9 +72,9 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Notes the route that leads to an address.
+    /// Records the route to an address.
     fn note_lead(&mut self, socket: &mut Socket, address: IpAddr, protocol: u8) {
-        // Where nothing leads there, the kernel refuses the question.
+        // If no route leads there, the kernel returns an error.
         if let Ok(Some(route)) = lead(socket, address) {
             let gateways = route.nexthops.as_slice().iter().filter_map(|hop| hop.via);
             let lead = Lead {
@@ -87,7 +87,7 @@ impl Facts {
     }
 }
 
-/// Asks the kernel for the route itself that leads to an address.
+/// Asks the kernel for the route that it uses to an address.
 fn lead(socket: &mut Socket, address: IpAddr) -> Result<Option<trueup_net::Route>, netlink::Error> {
     const RTA_DST: u16 = 1;
     const RTM_F_FIB_MATCH: u32 = 0x2000;
@@ -114,7 +114,7 @@ fn lead(socket: &mut Socket, address: IpAddr) -> Result<Option<trueup_net::Route
     Ok(found.ok().flatten())
 }
 
-/// Returns the table that a rule may have consulted for what this host sends, which bears no mark.
+/// Returns the table that a rule may consult for this host's packets, which have no mark.
 fn consulted(rule: &Rule, own: &BTreeSet<(IpAddr, Prefix)>) -> Option<u32> {
     let RuleAction::Lookup(table) = rule.action else {
         return None;

@@ -15,7 +15,7 @@ use super::screen::Waker;
 use super::view::{Line, Section, View};
 use crate::output::{self, Format};
 
-/// How often it is looked whether the standard output has a reader.
+/// The interval of checks for a reader of the standard output.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Prints events. Clones share it.
@@ -24,10 +24,10 @@ pub(super) struct Printer(Arc<Mutex<Inner>>);
 
 struct Inner {
     format: Format,
-    /// The screen, if there is one: then nothing else writes to the terminal.
+    /// The screen, if there is one. Then nothing else writes to the terminal.
     screen: Option<Waker>,
     view: View,
-    /// The agent, which ends when the standard output has no reader.
+    /// The agent, which is ended if the standard output has no reader.
     agent: Option<Handle>,
     has_reader: bool,
 }
@@ -36,7 +36,7 @@ struct Inner {
 #[derive(Serialize)]
 struct JsonLine<'a, T> {
     event: &'a str,
-    /// Seconds since 1970.
+    /// The time of the event, in seconds since 1970.
     time: f64,
     #[serde(flatten)]
     of: T,
@@ -48,23 +48,23 @@ impl Printer {
         Printer(Arc::new(Mutex::new(inner)))
     }
 
-    /// Returns what prints each event.
+    /// Returns an observer that prints each event.
     pub(super) fn observer(&self) -> impl FnMut(&Event<'_>) + Send + 'static {
         let printer = self.clone();
         move |event: &Event<'_>| printer.lock().print(event)
     }
 
-    /// Sets the agent that ends without a reader.
+    /// Sets the agent to end if there is no reader.
     pub(super) fn set_handle(&self, agent: &Handle) {
         self.lock().agent = Some(agent.clone());
     }
 
-    /// Sets the screen.
+    /// Sets the screen to redraw.
     pub(super) fn set_screen(&self, screen: Waker) {
         self.lock().screen = Some(screen);
     }
 
-    /// Ends the agent if the standard output has no reader, also while there is nothing to print.
+    /// Ends the agent if the standard output has no reader, even while there is nothing to print.
     /// Fails if the operating system refuses a thread.
     pub(super) fn watch_reader(&self) -> Result<()> {
         let printer = self.clone();
@@ -81,8 +81,8 @@ impl Printer {
         let mut inner = self.lock();
         let out = io::stdout();
         let mut asked = [PollFd::new(&out, PollFlags::empty())];
-        // A pipe without a reader and a terminal that is gone report an error. The screen checks
-        // its own terminal.
+        // A pipe without a reader and a closed terminal report an error. The screen checks its own
+        // terminal.
         let is_gone = poll(&mut asked, Some(&Timespec::default())).is_ok()
             && asked[0].revents().contains(PollFlags::ERR);
         if is_gone && inner.screen.is_none() {
@@ -95,12 +95,12 @@ impl Printer {
         self.lock().has_reader
     }
 
-    /// Returns the last verdict.
+    /// Returns the last verdict. `None` before the first.
     pub(super) fn verdict(&self) -> Option<String> {
         self.lock().view.verdict()
     }
 
-    /// Returns the lines of the view.
+    /// Returns the view's lines, for a screen of this size in characters.
     pub(super) fn lines(&self, agent: &Handle, height: usize, width: usize) -> Vec<Line> {
         // Without the lock: they can be many.
         let (stats, exceptions) = (agent.stats(), agent.exceptions());
@@ -193,7 +193,7 @@ impl Inner {
         self.put(|out| output::write_json(out, &line));
     }
 
-    /// Prints for people who read lines.
+    /// Prints text, unless the format is JSON or there is a screen.
     fn put_text(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
         if self.format != Format::Json && self.screen.is_none() {
             self.put(write);
@@ -223,7 +223,7 @@ impl Inner {
         self.view.event(Instant::now(), what);
     }
 
-    /// Writes to the standard error, unless that is the terminal of the screen.
+    /// Writes to the standard error, unless this is the screen's terminal.
     fn write_note(&self, what: &str) {
         if self.screen.is_none() || !io::stderr().is_terminal() {
             output::note(what);

@@ -1,8 +1,8 @@
 //! The terminal: its alternate screen while `watch` runs, and the main screen afterwards. The view
 //! decides what is drawn.
 //!
-//! `crossterm` writes the escape sequences. `ratatui` would draw only the cells that change, but a
-//! frame of some 50 lines a quarter of a second needs none of that.
+//! `crossterm` writes the escape sequences. `ratatui` would draw only the changed cells, but a
+//! frame of some 50 lines every quarter of a second does not need that.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -22,12 +22,12 @@ use rustix::termios::tcgetwinsize;
 
 use super::view::{Line, Tone};
 
-/// The least time between two frames.
+/// The shortest time between two frames.
 const MIN_REDRAW_INTERVAL: Duration = Duration::from_millis(250);
-/// The most time between two frames, because they show ages.
+/// The longest time between two frames, because they show ages.
 const MAX_REDRAW_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The time that restoring the terminal may take: ^S can hold it for ever.
+/// The time limit to restore the terminal. ^S can block it without end.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The terminal while `watch` draws on it. Dropping it restores the terminal.
@@ -48,16 +48,16 @@ enum Wake {
     Leave,
 }
 
-/// Returns true if the standard output is a terminal that can be drawn on.
+/// Returns true if the standard output is a terminal that supports drawing.
 pub(super) fn is_available() -> bool {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     io::stdout().is_terminal() && !dumb
 }
 
 impl Screen {
-    /// Draws what `lines` returns for a height and a width, again when woken, until it is dropped.
-    /// `lost` is called when the terminal is gone. Fails if the terminal cannot be written to, or
-    /// there is no thread to be had.
+    /// Draws the result of `lines` for a height and a width in characters. Draws again when woken,
+    /// until this is dropped. Calls `lost` if the terminal is gone. Fails if the terminal cannot be
+    /// written to, or if no thread can be started.
     pub(super) fn open(
         lines: impl Fn(usize, usize) -> Vec<Line> + Send + 'static,
         lost: impl FnOnce() + Send + 'static,
@@ -83,7 +83,7 @@ impl Drop for Screen {
     fn drop(&mut self) {
         let until = Instant::now() + RESTORE_TIMEOUT;
         let mut leave = Wake::Leave;
-        // There is room for one message, which may be there already.
+        // The channel holds one message, and may be full.
         while let Err(std::sync::mpsc::TrySendError::Full(again)) = self.wake.wake.try_send(leave) {
             if Instant::now() > until {
                 return;
@@ -92,14 +92,14 @@ impl Drop for Screen {
             thread::sleep(Duration::from_millis(10));
         }
         if self.gone.recv_timeout(RESTORE_TIMEOUT) == Err(RecvTimeoutError::Disconnected) {
-            // It panicked and left the terminal to be restored.
+            // The thread panicked and did not restore the terminal.
             let _ = restore();
         }
     }
 }
 
 impl Waker {
-    /// Redraws the screen.
+    /// Requests a redraw.
     pub(super) fn wake(&self) {
         // If it is full, a redraw is due already.
         let _ = self.wake.try_send(Wake::Draw);
@@ -158,13 +158,13 @@ impl Painter {
         if *hidden {
             return Ok(());
         }
-        // Crossterm would ask the controlling terminal, which need not be the standard output.
+        // Crossterm would ask the controlling terminal, which may not be the standard output.
         let size = tcgetwinsize(io::stdout())?;
-        // A terminal that does not know its size says 0.
+        // A terminal that does not know its size reports 0.
         let [height, width] = [(size.ws_row, 24), (size.ws_col, 80)]
             .map(|(size, usual)| if size == 0 { usual } else { size.into() });
         let lines = lines(height, width);
-        // One piece, and nothing erased before it is written over, so that nothing flickers.
+        // Written as one piece, without erasing anything first, so that nothing flickers.
         let mut frame = Vec::new();
         queue!(frame, BeginSynchronizedUpdate, MoveTo(0, 0))?;
         for (at, line) in lines.iter().enumerate() {

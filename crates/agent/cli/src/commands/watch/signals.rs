@@ -13,19 +13,20 @@ use trueup_agent::{Handle, STOP_TIMEOUT};
 use super::screen::Waker;
 use crate::output;
 
-/// Signals whose default action is off, until they are handled.
+/// Signals without their default action, until they are handled.
 pub(super) struct SignalHandler(Signals);
 
 impl SignalHandler {
-    /// Starts to catch the signals. Fails if the operating system refuses.
+    /// Begins to catch the signals. Fails if the operating system refuses.
     pub(super) fn new() -> Result<SignalHandler> {
         let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
         Ok(SignalHandler(signals.context("cannot wait for signals")?))
     }
 
-    /// Handles the signals on a thread of its own. SIGINT and SIGTERM end the loop, the second of
-    /// them at once; SIGHUP reads the file again. With a screen, SIGWINCH redraws it, and SIGTSTP
-    /// restores the terminal while the process is stopped. Fails if the operating system refuses.
+    /// Handles the signals on a thread of its own. SIGINT and SIGTERM end the loop; a second one
+    /// ends it at once. SIGHUP reads the file again. With a screen, SIGWINCH redraws it, and
+    /// SIGTSTP restores the terminal while the process is stopped. Fails if the operating system
+    /// refuses.
     pub(super) fn spawn(self, agent: Handle, screen: Option<Waker>) -> Result<()> {
         let SignalHandler(mut signals) = self;
         if screen.is_some() {
@@ -55,8 +56,8 @@ impl SignalHandler {
     }
 }
 
-/// Stops the agent, and bounds the time until its end. Both on threads of their own, because this one
-/// waits for the next signal.
+/// Stops the agent, and limits the time until its end. Both use threads of their own, because this
+/// one waits for the next signal.
 fn end(agent: &Handle, screen: Option<&Waker>) {
     let (stopped, waited, screen) = (agent.clone(), agent.clone(), screen.cloned());
     if thread::Builder::new().spawn(move || stopped.stop()).is_err() {

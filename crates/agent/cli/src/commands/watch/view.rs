@@ -1,5 +1,5 @@
-//! The lines that `watch` shows on a terminal. This file knows neither the terminal's size nor its
-//! escape sequences.
+//! The lines that `watch` shows on a terminal. This module does not depend on the terminal's size
+//! or its escape sequences.
 
 mod section;
 #[cfg(test)]
@@ -25,11 +25,11 @@ pub(super) struct View {
     /// The number of objects of each managed kind.
     managed: String,
     verdict: Option<Verdict>,
-    /// How the world stands; empty without one.
+    /// The state of the world. Empty without one.
     pub(super) world: String,
-    /// Why the file on disk was refused, if it was.
+    /// Why the file on disk was refused. `None` if it was not.
     pub(super) file: Option<String>,
-    /// Why no metrics are served, if they should be.
+    /// Why no metrics are served. `None` if they are, or should not be.
     pub(super) metrics: Option<String>,
     changes: VecDeque<(Instant, String)>,
     events: VecDeque<(Instant, String)>,
@@ -37,7 +37,7 @@ pub(super) struct View {
 
 struct Verdict {
     since: Instant,
-    /// `None` is converged.
+    /// Why the state is not converged. `None` if it is.
     why_not: Option<String>,
 }
 
@@ -81,7 +81,7 @@ impl View {
         self.managed = counts.collect::<Vec<_>>().join(", ");
     }
 
-    /// Notes a pass; `why_not` is why the state is not converged.
+    /// Records a pass. `why_not` is why the state is not converged, `None` if it is.
     pub(super) fn pass(&mut self, now: Instant, why_not: Option<String>) {
         match &mut self.verdict {
             Some(verdict) if verdict.why_not.is_none() == why_not.is_none() => {
@@ -91,17 +91,17 @@ impl View {
         }
     }
 
-    /// Notes a change of a pass.
+    /// Records a change that a pass made.
     pub(super) fn change(&mut self, now: Instant, change: String) {
         push(&mut self.changes, now, change);
     }
 
-    /// Notes an event.
+    /// Records an event with its time.
     pub(super) fn event(&mut self, now: Instant, event: String) {
         push(&mut self.events, now, event);
     }
 
-    /// Returns the last verdict.
+    /// Returns the last verdict. `None` before the first.
     pub(super) fn verdict(&self) -> Option<String> {
         self.verdict.as_ref().map(|verdict| match &verdict.why_not {
             None => "converged".to_owned(),
@@ -109,8 +109,8 @@ impl View {
         })
     }
 
-    /// Returns at most `height` lines of at most `width` characters each. `statuses` are those of
-    /// the objects that are not in place.
+    /// Returns at most `height` lines of at most `width` characters. `statuses` are those of the
+    /// objects that are not in place.
     pub(super) fn lines(
         &self,
         now: Instant,
@@ -127,7 +127,7 @@ impl View {
         let mut left = height.saturating_sub(lines.len());
         let mut sections_left = sections.len();
         for section in sections {
-            // Each section gets an equal share, and the rest of the sections before it.
+            // Each section gets an equal share, and the unused lines of the sections before it.
             let share = left / sections_left.max(1);
             sections_left -= 1;
             let shown = section.fit(share);
@@ -169,7 +169,7 @@ impl View {
     }
 }
 
-/// Returns the loop's counts in a line.
+/// Returns the loop's counts in one line.
 fn counts(stats: &Stats) -> String {
     let (done, failed) = stats
         .ops
@@ -201,7 +201,7 @@ fn push(into: &mut VecDeque<(Instant, String)>, now: Instant, text: String) {
     }
 }
 
-/// At most so many characters.
+/// Cuts a text to at most `width` characters.
 fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

@@ -43,10 +43,10 @@ pub(crate) enum Task {
     Prune(Store),
 }
 
-/// The largest tree, in bytes: all of it is in memory, and in the store.
+/// The largest tree, in bytes. All of it is in memory, and in the store.
 const LARGEST: u64 = 256 << 20;
 
-/// A deploy.
+/// A deploy and its number, as printed.
 #[derive(Serialize)]
 struct Record {
     number: u64,
@@ -73,7 +73,7 @@ impl fmt::Display for Record {
     }
 }
 
-/// What `prune` removed.
+/// The number and size of the chunks that `prune` removed.
 #[derive(Serialize)]
 struct Pruned {
     chunks: usize,
@@ -120,8 +120,8 @@ pub(super) fn deploy(common: &Common, task: &Task) -> Result<()> {
     Ok(())
 }
 
-/// Reads a tree. Each file is read from the place that the path has then, so that a user who can
-/// write in the tree leads to no file of another user.
+/// Reads a tree. Each file is opened by way of `trueup_path`. So a user who can write in the tree
+/// cannot make this read another user's files.
 #[expect(
     clippy::disallowed_methods,
     reason = "names alone: each file is read by way of `trueup_path`"

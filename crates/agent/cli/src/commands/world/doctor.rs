@@ -1,4 +1,4 @@
-//! `doctor`: what is wrong with the store, this host's rights, and its session.
+//! `doctor`: the problems of the store, of this host's rights, and of its session.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use crate::commands::note_cautions;
 use crate::{Common, output};
 use trueup_agent::exchange::{Collection, Use, open, owner, read_grants};
 
-/// What was found about one thing.
+/// A finding about one subject, with its problems.
 #[derive(Serialize)]
 struct Finding {
     about: String,
@@ -61,7 +61,7 @@ pub(super) fn doctor(common: &Common, store: &Store) -> Result<ExitCode> {
         Ok(collected) => {
             let number = collected.resources.len();
             let mut resources = collected.resources.clone();
-            // Also those to a host by name.
+            // Includes exports that are addressed to one host.
             resources.extend(world.exports().unwrap_or_default());
             let collection = opened.collection(granted, &resources)?;
             findings.extend(own_exports(&declared.file, &collection));
@@ -94,7 +94,8 @@ pub(super) fn doctor(common: &Common, store: &Store) -> Result<ExitCode> {
     Ok(ExitCode::from(if is_wrong { WRONG } else { 0 }))
 }
 
-/// What counts of the operator's grants, if the file has a key.
+/// Returns the valid grants of the operator with a finding about them. Both are `None` if the file
+/// has no key.
 fn grants(opened: &Opened) -> (Option<Arc<Grants>>, Option<Finding>) {
     let Opened { named, state, world, .. } = opened;
     match read_grants(world, named, state, |_| Ok(())) {
@@ -111,7 +112,8 @@ fn grants(opened: &Opened) -> (Option<Arc<Grants>>, Option<Finding>) {
     }
 }
 
-/// Which exports of this host other hosts take, and since which revision; which are not granted.
+/// Returns a finding about this host's exports: which of them lose traffic to other hosts, since
+/// which revision, and which are not granted.
 fn own_exports(declared: &File, collection: &Collection) -> Option<Finding> {
     let number = declared.exports.as_ref().map_or(0, Vec::len);
     let contests = collection.contests();
@@ -126,7 +128,7 @@ fn own_exports(declared: &File, collection: &Collection) -> Option<Finding> {
     })
 }
 
-/// How long each endpoint of the file takes to answer.
+/// Returns a finding for each endpoint of the file, with its response time.
 fn endpoints(opened: &Opened) -> Vec<Finding> {
     let named = &opened.named;
     let Some(urls) = &named.endpoints else {
@@ -151,15 +153,15 @@ fn endpoints(opened: &Opened) -> Vec<Finding> {
     findings.collect()
 }
 
-/// An answer that takes this share of the time to live is slow.
+/// A response that takes this share of the time to live is slow.
 const SLOW: u32 = 10;
 
-/// Returns how long a read by one endpoint takes, once it is connected.
+/// Returns the duration of a read through one endpoint, once it is connected.
 fn latency(Opened { named, state, .. }: &Opened, url: &str) -> Result<Duration> {
     let mut alone = named.clone();
     alone.endpoints = Some(vec![url.to_owned()]);
     let world = open(&alone, state.directory(), Use::Read)?;
-    // What every host may read.
+    // A key that every host may read.
     let key = format!("{}/cluster/size", named.prefix);
     world.store().read(key.as_bytes(), None)?;
     let begun = Instant::now();
@@ -167,8 +169,8 @@ fn latency(Opened { named, state, .. }: &Opened, url: &str) -> Result<Duration> 
     Ok(begun.elapsed())
 }
 
-/// Whether etcd refuses what a host may not do. A user of etcd who may read what hosts keep for
-/// themselves has more rights than `init` gives.
+/// Checks that etcd refuses a host's forbidden reads. A user of etcd who may read other hosts'
+/// private keys has more rights than `init` gives.
 fn access(Opened { named, world, .. }: &Opened, is_readable: bool) -> Option<Finding> {
     let Some((user, _)) = &named.credentials else {
         let is_open = named.endpoints.is_some() && is_readable;
@@ -186,12 +188,12 @@ fn access(Opened { named, world, .. }: &Opened, is_readable: bool) -> Option<Fin
     ))
 }
 
-/// What to do when the database of a member of etcd is full, or nearly so.
+/// The remedy if the database of a member of etcd is full, or nearly full.
 const MAKE_ROOM: &str = "compact the history (`etcdctl compact REVISION`), give its room back \
                          (`etcdctl defrag`), and end the alarm (`etcdctl alarm disarm`); if that \
                          is not enough, start the members with a larger --quota-backend-bytes";
 
-/// A database with more than this many hundredths of its quota is nearly full.
+/// The percentage of its quota at which a database is nearly full.
 const NEARLY_FULL: u64 = 80;
 
 fn member(member: &StoreMember) -> Finding {
@@ -216,7 +218,7 @@ fn member(member: &StoreMember) -> Finding {
     Finding::new(format!("member {}", member.name), format!("{state}{}", size(member)), problems)
 }
 
-/// How large the database of a member is, and may be.
+/// Returns the size and the limit of a member's database.
 fn size(member: &StoreMember) -> String {
     let Some(size) = member.size else {
         return String::new();
@@ -231,7 +233,7 @@ fn size(member: &StoreMember) -> String {
     format!(", {size} bytes, {in_use} in use, {quota}")
 }
 
-/// Whose session has this host's name.
+/// Returns a finding about the owner of the session with this host's name.
 fn session(Opened { state, world, .. }: &Opened) -> Result<Finding> {
     let about = format!("session of {}", world.host());
     let members = world.members()?;

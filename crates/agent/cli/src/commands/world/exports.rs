@@ -1,4 +1,4 @@
-//! `ls`, `watch`, `collect`, `export`, `rm`: what hosts export.
+//! `ls`, `watch`, `collect`, `export`, `rm`: the exports of hosts.
 
 use std::fmt;
 use std::io::{self, Read as _};
@@ -13,21 +13,22 @@ use super::{Exports, Name, Opened, Store, print};
 use crate::{Common, output};
 use trueup_agent::exchange::Use;
 
-/// The longest data that is read from the standard input; a store takes less in one transaction.
+/// The longest data that is read from the standard input, in bytes. A store takes less in one
+/// transaction.
 const LONGEST: u64 = 4 << 20;
 
 /// An export, or a change of one.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case", tag = "event")]
 enum Record {
-    /// It is there, or new, or has changed.
+    /// The export exists, is new, or has changed.
     Export {
         exporter: String,
         to: String,
         kind: String,
         name: String,
         revision: u64,
-        /// It stays when its exporter ends.
+        /// True if it stays when its exporter ends.
         persists: bool,
         data: String,
     },
@@ -38,18 +39,18 @@ enum Record {
         name: String,
         revision: u64,
     },
-    /// It is no export, or cannot be read as one.
+    /// The entry is not an export, or cannot be read as one.
     Malformed {
         error: String,
     },
-    /// All there was at that revision has been printed.
+    /// All exports at this revision have been printed.
     Ready {
         revision: u64,
     },
     Interrupted {
         error: String,
     },
-    /// The store is reached again; changes follow.
+    /// The store is reachable again. Changes follow.
     Restored {
         revision: u64,
     },
@@ -136,7 +137,7 @@ pub(super) fn watch(common: &Common, asked: &Exports) -> Result<()> {
             continue;
         };
         for record in records(event) {
-            // A reader that went away wants no more.
+            // The reader is gone and needs no more.
             if !print(common.format, &record)? {
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! What the members of etcd let a client do that has neither a user nor a certificate.
+//! The rights that the members of etcd give to a client without a user or a certificate.
 
 use trueup::etcd::Exposure;
 
@@ -6,8 +6,8 @@ use super::Opened;
 use crate::output;
 use trueup_agent::exchange::etcd_config;
 
-/// etcd before these versions asks nobody for a user where leases, members and the history are
-/// concerned, also with access control on.
+/// Before these versions, etcd checks no user for requests about leases, members and the history,
+/// even with access control on.
 const REMEDY: &str = "anybody who reaches the port may keep the lease of a dead host alive, so that \
                       its routes stay, and delete the history: have the members ask for \
                       certificates (--client-cert-auth, with TLS), install etcd 3.4.42, 3.5.28, \
@@ -17,7 +17,8 @@ const KEYS: &str = "anybody who reaches the port may read and write what all hos
                     access control on with `trueup world init --enforce`, or have the members ask \
                     for certificates (--client-cert-auth)";
 
-/// Asks each endpoint, and returns what each allows, and the problems. A file that gives neither a user nor a certificate relies on neither.
+/// Asks each endpoint. Returns the operations that they allow, and the problems. `None` if the file
+/// has neither a user nor a certificate, and so relies on neither.
 pub(super) fn exposure(Opened { named, .. }: &Opened) -> Option<(String, Vec<String>)> {
     let Some(urls) = &named.endpoints else {
         return None;

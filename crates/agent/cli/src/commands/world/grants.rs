@@ -48,7 +48,7 @@ pub(crate) enum Task {
     Show(Store),
 }
 
-/// The digits of a key.
+/// The number of hexadecimal digits of a key.
 const DIGITS: usize = 64;
 
 pub(super) fn grants(common: &Common, task: &Task) -> Result<()> {
@@ -91,13 +91,13 @@ pub(super) fn grants(common: &Common, task: &Task) -> Result<()> {
 const NO_KEY: &str = "[world] has no grants_key: write the public key that `trueup world grants \
                       key` prints";
 
-/// What a host may export.
+/// The prefixes that a host may export.
 #[derive(Serialize)]
 struct Record {
     host: String,
     prefixes: Vec<String>,
     serial: u64,
-    /// Seconds since 1970.
+    /// The end of validity, in seconds since 1970.
     ends: f64,
 }
 
@@ -108,7 +108,7 @@ impl fmt::Display for Record {
     }
 }
 
-/// Reads a file that is no secret, as far as a list may be long.
+/// Reads a file without secrets, up to the length of a signed list.
 fn read(path: &Path) -> Result<Vec<u8>> {
     // With its signature.
     let longest = Grants::MAX_BYTES as u64 + 1024;
@@ -124,7 +124,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Reads a secret key. A missing file is made, if that is asked for.
+/// Reads a secret key. If `make`, a missing file is made.
 fn secret_key(path: &Path, make: bool) -> Result<[u8; 32]> {
     trueup_agent::forbid_core_dumps()?;
     let users = TrustedUsers::current()?;
@@ -137,7 +137,7 @@ fn secret_key(path: &Path, make: bool) -> Result<[u8; 32]> {
     text.and_then(key).with_context(|| format!("{}: it has no {DIGITS} digits", path.display()))
 }
 
-/// Makes a file with a random key, on condition that there is none.
+/// Makes a file with a random key, unless it exists.
 fn make_key(users: &TrustedUsers, path: &Path) -> Result<()> {
     let digits = hex(&random::<32>()?);
     let place = users.place(path)?;
@@ -190,7 +190,7 @@ mod tests {
             fs::write(&path, wrong).unwrap();
             assert!(secret_key(&path, false).is_err(), "{wrong}");
         }
-        // A link that dangles makes no file elsewhere.
+        // A dangling link makes no file elsewhere.
         let link = directory.join("link");
         symlink(directory.join("elsewhere"), &link).unwrap();
         assert!(secret_key(&link, true).is_err());

@@ -106,7 +106,7 @@ pub(super) fn init(common: &Common, asked: &Init) -> Result<()> {
             bail!("etcd has a user root already: write its password into {shown}");
         }
         administrator.enforce(&passwords.of(ROOT)?)?;
-        // That it can be turned off again.
+        // Checks that it can be turned off again.
         Administrator::connect(etcd_config(&named, endpoints)?.with_user(ROOT, &root))
             .with_context(|| format!("access control is on, and the password in {shown} fails"))?;
         output::print(|out| writeln!(out, "access control is on; user root: password in {shown}"))?;
@@ -131,11 +131,11 @@ fn is_file_name(name: &str) -> bool {
     is_plain && !name.is_empty() && !name.starts_with('.')
 }
 
-/// The folder of the passwords, which only root and we can write.
+/// The folder of the passwords. Only root and we can write to it.
 struct Passwords(Folder);
 
 impl Passwords {
-    /// Opens it, or makes it.
+    /// Opens the folder, or makes it.
     fn open(path: &Path) -> Result<Passwords> {
         let folder = TrustedUsers::current()?.make_folder(path, 0o700).and_then(Folder::ours);
         Ok(Passwords(folder.context("cannot keep passwords there")?))
@@ -149,7 +149,7 @@ impl Passwords {
         Ok(self.0.place(user).metadata()?.is_some())
     }
 
-    /// Reads the password of a user, which is made at random if it is missing.
+    /// Reads a user's password. A missing one is made at random.
     fn of(&self, user: &str) -> Result<String> {
         let place = self.0.place(user);
         if place.metadata()?.is_none() {
@@ -161,11 +161,11 @@ impl Passwords {
     }
 }
 
-/// Makes a file with a random password: all of it or nothing, also if this process is killed. One
-/// that another process has made meanwhile stays.
+/// Makes a file with a random password. The file appears whole or not at all, even if this process
+/// is killed. If another process makes it first, that file stays.
 fn make_password(place: &Place) -> Result<()> {
     let text = hex(&random::<24>()?);
-    // Names of users do not begin with a dot. Of runs at the same time each has a file of its own.
+    // Names of users do not begin with a dot. Runs at the same time use different names.
     let new = place.folder().place(format!(".{}", &text[..16]));
     let mut made = new.create_new(0o600)?;
     let written = writeln!(made, "{}", &text[16..]).and_then(|()| made.sync_all());
@@ -219,7 +219,7 @@ mod tests {
         passwords.of("a").unwrap();
         let file = passwords.file("a");
         assert_eq!(mode(&file), 0o600);
-        // Others may have read it, or have put it there.
+        // Other users may have read it, or have put it there.
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
         let refused = passwords.of("a").unwrap_err().to_string();
         assert!(refused.contains("set its mode to 0600"), "{refused}");

@@ -1,4 +1,4 @@
-//! `members`: the hosts that have a session, and how many there should be.
+//! `members`: the hosts that have a session, and their ideal number.
 
 use std::fmt;
 use std::time::Duration;

@@ -11,10 +11,10 @@ use crate::output::Collected;
 #[derive(Serialize)]
 pub(super) struct Records<'a> {
     objects: Vec<Record>,
-    /// Left out where the file collects nothing.
+    /// Left out if the file collects nothing.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     collected: &'a [Collected],
-    /// Left out where nothing is the matter with this host's exports.
+    /// Left out if this host's exports have no problem.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     contests: &'a [String],
 }

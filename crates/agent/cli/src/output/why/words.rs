@@ -20,7 +20,7 @@ pub(super) fn nothing_words(nothing: &Step, kind: Kind) -> String {
     }
 }
 
-/// Returns the owner of an object, with the proof.
+/// Returns an object's owner, with the proof.
 pub(super) fn whose_words(
     whose: Whose,
     object: &Object,
@@ -88,7 +88,7 @@ pub(super) fn origin_words(entry: &Entry, devices: &Devices) -> String {
     }
 }
 
-/// Returns the protocol that an object bears; links bear none.
+/// Returns the protocol number of an object. `None` for links, which have none.
 pub(super) fn protocol_of(object: &Object) -> Option<u8> {
     with_object!(object, it: K => K::BEARS_PROTOCOL.then(|| it.protocol()))
 }
@@ -164,7 +164,7 @@ pub(super) fn title(key: &ObjectKey, devices: &Devices) -> String {
             }
             words + &format!(" table {}", key.table)
         }
-        // A rule is the same whoever owns it.
+        // A rule looks the same for every owner.
         ObjectKey::Rule(rule) => {
             let words = Object::Rule(rule.clone()).spec(devices);
             format!("rule {}", words.replace(" protocol 0", ""))
@@ -178,7 +178,7 @@ fn device(dev: Dev, devices: &Devices) -> String {
     devices.name(dev).map_or_else(|| format!("{dev:?}"), shown)
 }
 
-/// Returns a name without the characters that a terminal obeys.
+/// Returns a name without control characters of terminals.
 fn shown(name: &IfName) -> String {
     clean(&name.to_string()).into_owned()
 }

@@ -11,7 +11,7 @@ use crate::parse;
 use crate::suggest::unknown;
 use crate::value::{Result, Table, Value, fault, text};
 
-/// The kinds that a file can name, each with what reads its keys.
+/// The kinds that a file can name, each with the function that reads its keys.
 const KINDS: [(&str, ReadKind); 11] = [
     ("bridge", read_bridge),
     ("veth", read_veth),
@@ -28,7 +28,7 @@ const KINDS: [(&str, ReadKind); 11] = [
 
 type ReadKind = fn(&Fields<'_>) -> Result<LinkKind<IfName>>;
 
-/// The keys that only some kinds may have, with the names of these.
+/// The keys that only some kinds may have, with these kinds' names.
 pub(super) const KEYS_OF_KINDS: [(&str, &[&str]); 17] = [
     ("peer", &["veth"]),
     ("id", &["vxlan", "vlan"]),
@@ -49,7 +49,7 @@ pub(super) const KEYS_OF_KINDS: [(&str, &[&str]); 17] = [
     ("table", &["vrf"]),
 ];
 
-/// Reads the kind, with the keys that only it may have.
+/// Reads the kind and its own keys.
 pub(super) fn read(fields: &Fields<'_>) -> Result<Option<LinkKind<IfName>>> {
     let name = fields.read("kind", |value| parse::text(value, "a kind, such as \"bridge\""))?;
     let known = name.and_then(|name| KINDS.iter().find(|(known, _)| *known == name));
@@ -64,7 +64,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Option<LinkKind<IfName>>> {
     known.map(|(_, read)| read(fields)).transpose()
 }
 
-/// Checks that each key is one of this kind.
+/// Checks that each key belongs to this kind.
 fn check_keys(fields: &Fields<'_>, kind: Option<&str>) -> Result<()> {
     for (key, value) in fields.iter() {
         let Some((key, kinds)) = KEYS_OF_KINDS.iter().find(|(known, _)| *known == key.name) else {
@@ -93,8 +93,8 @@ fn read_bridge(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
     ))
 }
 
-/// Less than two seconds is no delay that a bridge with a spanning tree can have, and one without has
-/// no use for it: it was meant in seconds.
+/// Less than two seconds is not a valid delay for a bridge with a spanning tree, and a bridge
+/// without one has no use for a delay. The value was probably meant in seconds.
 fn forward_delay(value: &Value<'_>) -> Result<u32> {
     let delay = parse::number(0..=u32::MAX)(value)?;
     if !(1..*BridgeAttrs::STP_FORWARD_DELAY.start()).contains(&delay) {
@@ -211,7 +211,8 @@ pub(super) fn write(kind: &LinkKind<IfName>, table: &mut Table<'static>) {
             table.set_some("miimon", *miimon);
         }
         LinkKind::Vrf { table: id } => table.set("table", *id),
-        // Those without keys. Of any other, the link is read back afterwards, and reported as one that a file cannot say.
+        // Kinds without keys. A link of any other kind is read back afterwards, and reported as one
+        // that a file cannot express.
         _ => {}
     }
 }

@@ -12,7 +12,7 @@ const CONGCTL: u32 = 16;
 /// The prefix of a value that the kernel may not adapt.
 const LOCK: &str = "lock ";
 
-/// Reads the metrics: each a number, or a string as `"lock 1400"`.
+/// Reads the metrics. Each is a number, or a string such as `"lock 1400"`.
 pub(super) fn read(fields: &Fields<'_>) -> Result<Metrics> {
     let mut metrics = Metrics::default();
     let mut lock = 0;
@@ -68,7 +68,7 @@ fn is_locked(metrics: &Metrics, number: u32) -> bool {
     metrics.lock() & 1 << number != 0
 }
 
-/// Writes the metrics.
+/// Writes the metrics that are set.
 pub(super) fn write(metrics: &Metrics, table: &mut Table<'static>) {
     if metrics.is_empty() {
         return;

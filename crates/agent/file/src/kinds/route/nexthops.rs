@@ -8,7 +8,7 @@ use crate::value::{Node, Result, Table, Value, fault, text};
 
 const HOP_KEYS: [&str; 4] = ["via", "dev", "weight", "onlink"];
 
-/// Reads the next hops, and checks what does not depend on the family.
+/// Reads the next hops, with the checks that do not depend on the family.
 pub(super) fn read(fields: &Fields<'_>, kind: RouteType) -> Result<NextHops<IfName>> {
     let given = ["nexthops", "via", "dev", "onlink"].into_iter().find(|key| fields.has(key));
     let word = kind.name().unwrap_or_default();
@@ -94,7 +94,8 @@ pub(super) fn write(nexthops: &NextHops<IfName>, table: &mut Table<'static>) {
             });
             table.set("nexthops", tables.collect::<Node<'_>>());
         }
-        // None; or one of which the route, which is read back, is reported as unsayable.
+        // No next hop, or one that a file cannot express. The route is read back, and reported as
+        // such.
         _ => {}
     }
 }

@@ -1,4 +1,4 @@
-//! A process that was reaped.
+//! Tests of a process that was reaped elsewhere.
 
 use rustix::process::pidfd_send_signal;
 
@@ -19,8 +19,8 @@ fn the_group_of_a_process_that_was_reaped_is_left_alone() {
     output.read_to_string(&mut sleeper).unwrap();
     let sleeper = Pid::from_raw(sleeper.trim().parse().unwrap()).unwrap();
     let held = pidfd_open(sleeper, PidfdFlags::empty()).unwrap();
-    // By something else than `Child`, so that it does not know. What is left of the group
-    // stands for another one that has its number now.
+    // Reap it without `Child`, so that `Child` does not know. The rest of the group stands for
+    // another group that now has its number.
     waitid(WaitId::Pid(Pid::from_child(&child)), WaitIdOptions::EXITED).unwrap();
     kill(&mut child);
     let second = Timespec { tv_sec: 1, tv_nsec: 0 };

@@ -8,7 +8,7 @@ fn a_record_has_what_there_was_and_what_there_will_be() {
     created.plan(true, b"of another writer");
     assert_eq!(created.to_record(Path::new("/a")), None);
     created.plan(false, b"one");
-    // Another writer is first.
+    // Another writer created the file first.
     created.finish(b"one");
     assert_eq!(created.to_record(Path::new("/a")), None);
     created.plan(false, b"one");

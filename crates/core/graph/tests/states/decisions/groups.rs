@@ -97,7 +97,7 @@ fn what_joins_or_leaves_a_group_leaves_the_others_undisturbed() {
     assert!(driver.state.is_converged(driver.now + seconds(1)));
 }
 
-/// Numbers that look random, the same each time.
+/// Numbers that look random, and repeat each time.
 struct Numbers(u64);
 
 impl Numbers {
@@ -107,7 +107,7 @@ impl Numbers {
     }
 }
 
-/// What becomes of a random graph in which some vertices are to be changed, and some fail for good.
+/// Returns the result of a random graph in which some vertices must change, and some fail for good.
 fn run(seed: u64, is_grouped: bool, is_shuffled: bool) -> BTreeMap<String, (String, bool)> {
     let mut numbers = Numbers(seed);
     let name = |at: u64| format!("v{at}");
@@ -148,7 +148,7 @@ fn run(seed: u64, is_grouped: bool, is_shuffled: bool) -> BTreeMap<String, (Stri
     }
     let end = (0..12).map(name).map(|name| {
         let explained = driver.explain(&name);
-        // But for the name of its group.
+        // Compare without the group's name.
         let text = explained.split_once(": ").unwrap().1.to_owned();
         let was_refreshed = driver.ran.iter().any(|it| it.0 == name && it.1.refreshes > 0);
         (name, (text, was_refreshed))

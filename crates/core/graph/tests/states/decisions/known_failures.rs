@@ -26,7 +26,7 @@ fn ansible_10498_a_refresh_outlives_the_failure_of_another_vertex_and_the_exit()
 fn ansible_784_a_refresh_outlives_a_kill_between_the_change_and_its_record() {
     let mut driver = Driver::new(1, file_and_service());
     driver.end("file", Ok(Verdict::WouldChange));
-    // It changes the file, and all is killed.
+    // The process is killed after it has changed the file.
     let mut driver = Driver::restarted(1, file_and_service(), driver.journal);
     driver.end_all(&[]);
     assert_eq!(driver.refreshes("service"), [1]);
@@ -169,7 +169,7 @@ fn mgmt_a_rate_leaves_no_debt() {
 
 #[test]
 fn opentofu_1559_building_takes_time_linear_in_vertices_and_edges() {
-    // A star is where a quadratic step shows.
+    // A star exposes a quadratic step.
     let leaves = (0..72_000).map(|at| VertexSpec::new(&at.to_string()).after("hub"));
     let vertices: Vec<_> = leaves.chain([VertexSpec::new("hub")]).collect();
     let begin = Instant::now();
@@ -194,7 +194,7 @@ fn a_vertex_that_failed_for_good_runs_again_after_a_run_of_a_parent_that_leaves_
     driver.end("b", Ok(Verdict::InPlace));
     driver.end("c", Err(ErrorClass::Invalid));
     driver.replace(all(0, 1));
-    // It is to run once more after the other one, and leaves before.
+    // The vertex is to run once more after the other one, and leaves before that.
     driver.replace(all(1, 1));
     driver.end("b", Ok(Verdict::Changed));
     driver.ran();

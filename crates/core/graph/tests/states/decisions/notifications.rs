@@ -1,4 +1,4 @@
-//! What is notified although something leaves or comes meanwhile.
+//! Refreshes that must arrive although a vertex or an edge leaves or comes meanwhile.
 
 use super::*;
 use crate::edge::Kinds;
@@ -7,7 +7,7 @@ use crate::edge::Kinds;
 fn a_vertex_that_leaves_while_it_changes_something_still_notifies() {
     let pair = || [VertexSpec::new("file"), VertexSpec::new("service").refreshed_by("file")];
     let alone = || [VertexSpec::new("service")];
-    // It leaves while it runs, before a kill, and before its end.
+    // The vertex leaves during its run: before a kill, and before the run's end.
     for is_killed in [false, true] {
         let mut driver = Driver::new(2, pair());
         driver.end("file", Ok(Verdict::WouldChange));
@@ -28,7 +28,7 @@ fn an_edge_that_is_new_while_its_parent_runs_is_in_the_intent() {
     let edge = || [VertexSpec::new("file"), VertexSpec::new("service").refreshed_by("file")];
     let mut driver = Driver::new(2, [VertexSpec::new("file"), VertexSpec::new("service")]);
     driver.end("service", Ok(Verdict::InPlace));
-    // It applies at once, as it notifies no other.
+    // It applies at once, because it refreshes no other vertex.
     driver.replace(edge());
     assert_eq!(driver.journal["file"].intent, ["service".into()]);
     let mut driver = Driver::restarted(2, edge(), driver.journal);

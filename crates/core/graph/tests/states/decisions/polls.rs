@@ -1,4 +1,4 @@
-//! Vertices that poll have no events: only time makes them run again.
+//! Vertices that poll and have no events: only time makes them run again.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn a_vertex_that_polls_runs_again_after_each_interval_and_is_quiet_between() {
     assert_eq!(driver.ran(), ["a", "a"]);
 }
 
-/// Ends each run of `a` with this failure, and returns how many runs there were in this time.
+/// Ends each run of `a` with this failure, and returns the number of runs within a time.
 fn failed_runs(driver: &mut Driver, class: ErrorClass, time: Duration) -> usize {
     let end = driver.now + time;
     let mut count = 0;
@@ -41,7 +41,7 @@ fn a_poll_goes_on_after_every_failure_at_the_pace_of_the_retries_delay() {
         let mut driver =
             Driver::new(1, [VertexSpec::new("a").unwatched().with_poll(seconds(1) / 10)]);
         let runs = [(); 5].map(|()| failed_runs(&mut driver, class, seconds(2)));
-        // The first one runs at the start, and each other one after the delay of a retry.
+        // One run at the start, and each other one after the retry delay of 1 s.
         assert_eq!(runs, [3, 2, 2, 2, 2], "{class}");
         let failed = format!("last run: failed ({class}), 11 in a row");
         let explained = driver.explain("a");

@@ -1,4 +1,4 @@
-//! What was made, and is undone later.
+//! Records of vertices' work, and its undoing later.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ fn journal(records: &[(&str, Record)]) -> BTreeMap<Arc<str>, Record> {
     records.map(|(name, it)| (name.into(), it)).collect()
 }
 
-/// Begins with vertices, and with reversals of these names.
+/// Starts with vertices, and with reversals of these names.
 fn restored(
     vertices: impl IntoIterator<Item = VertexSpec>,
     journal: BTreeMap<Arc<str>, Record>,
@@ -37,7 +37,7 @@ fn restored(
 
 #[test]
 fn what_was_made_last_is_undone_first_and_a_child_before_its_parents() {
-    // c was made again later than its child d.
+    // c was made again after its child d.
     let records =
         [("a", made(1, &[])), ("b", made(2, &[])), ("c", made(4, &["a"])), ("d", made(3, &["c"]))];
     let mut driver = restored([], journal(&records), &["a", "b", "c", "d"]);
@@ -130,7 +130,7 @@ fn a_new_vertex_waits_for_an_old_one_that_cannot_be_undone_and_says_why() {
         "a: dirty (new); waits for the reversal of a; skipped because the reversal of a failed; \
          has not run"
     );
-    // The first declaration is back, and takes over what was made.
+    // The first declaration is back, and adopts the work.
     driver.replace(vertex(0));
     driver.end_all(&[]);
     assert_eq!(driver.refreshes("a"), [0]);

@@ -1,4 +1,4 @@
-//! Vertices that run once a parent was tried, also if it has failed.
+//! Vertices that run once a parent was tried, even if the parent failed.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn spec(name: &str) -> VertexSpec {
     VertexSpec::new(name).with_retry(1, seconds(10))
 }
 
-/// A child of `a`, and a child of that.
+/// `a`, a child of `a`, and a child of that child.
 fn chain() -> [VertexSpec; 3] {
     [spec("a"), spec("b").after_tried("a"), spec("c").after("b")]
 }
@@ -24,12 +24,12 @@ fn a_child_waits_for_the_first_try_and_not_for_the_retries() {
     assert_eq!(driver.ran(), ["b"], "at once");
     driver.end("b", GOOD);
     driver.end("c", GOOD);
-    // Its retry, which fails for good, makes none of the others run.
+    // Its retry fails for good, and makes none of the others run.
     driver.wait(seconds(10));
     driver.end("a", BUSY);
     assert_eq!(driver.ran(), ["c", "a"]);
     assert_eq!(driver.explain("b"), "b: settled; last run: in place", "no ancestor holds it back");
-    // Nor does its success.
+    // Its success makes none of the others run, either.
     driver.event("a");
     driver.end_all(&[]);
     assert_eq!(driver.ran(), ["a"]);
@@ -40,7 +40,7 @@ fn a_child_waits_for_a_parent_that_is_to_run_too_whichever_was_first() {
     let mut driver = Driver::new(3, chain());
     driver.end_all(&[]);
     driver.ran();
-    // Nothing makes it run but an event of its own.
+    // Only an event of its own makes it run.
     driver.event("a");
     driver.end("a", Ok(Verdict::Changed));
     assert_eq!(driver.ran(), ["a"]);

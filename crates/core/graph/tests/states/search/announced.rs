@@ -1,4 +1,4 @@
-//! Searches with vertices that announce what they change, and edges that pass on some kinds of it.
+//! Searches with vertices that announce their changes, and edges for some kinds.
 
 use super::world::Budget;
 use super::{NO_GROUP, NOTHING, all_groups, most, search_kinds};

@@ -1,12 +1,13 @@
-//! States that differ only in numbers of runs and tickets, or in what is past, are one.
+//! Fingerprints of states. States that differ only in the numbers of runs and tickets, or in past
+//! events, have the same one.
 
 use std::hash::{Hash, Hasher};
 use std::time::Instant;
 
 use super::world::World;
 
-/// Two hashes of 64 bits that are mixed in different ways: of a billion states two fall together
-/// once in 10^20 searches.
+/// Two hashes of 64 bits, mixed in different ways. In a search of a billion states, two states
+/// collide with a probability of 1 in 10^20.
 struct Mixer(u64, u64);
 
 impl Mixer {

@@ -3,7 +3,8 @@
 use super::Edge;
 use super::world::Shape;
 
-/// Returns all graphs of so many vertices, with edges of these kinds from lower to higher numbers.
+/// Returns all graphs of a number of vertices, with edges of these kinds from lower to higher
+/// numbers.
 pub(super) fn graphs(vertices: usize, kinds: &[Edge]) -> Vec<Vec<(usize, usize, Edge)>> {
     let mut graphs = vec![Vec::new()];
     for child in 0..vertices {
@@ -22,8 +23,8 @@ pub(super) fn graphs(vertices: usize, kinds: &[Edge]) -> Vec<Vec<(usize, usize, 
     graphs
 }
 
-/// True unless the same graph with other numbers of its vertices comes first. Vertices with
-/// different semaphores, groups or records are not the same, nor is the first, which has drifted.
+/// True unless the same graph with other vertex numbers comes first. Vertices with different
+/// semaphores, groups or records differ; so does the first vertex, which has drifted.
 pub(super) fn is_first_of_its_kind(shape: &Shape) -> bool {
     let sorted = |numbers: &[usize]| {
         let renamed =

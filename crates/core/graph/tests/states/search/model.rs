@@ -1,4 +1,4 @@
-//! The model: the promises of the contract, and nothing of how they are kept.
+//! The model: the contract's promises, without their implementation.
 
 mod changes;
 mod checks;
@@ -8,11 +8,11 @@ use super::Edge;
 use super::world::Shape;
 use crate::state::{Context, RunId};
 
-/// Kinds of change, one a bit.
+/// A set of kinds of change, one bit each.
 pub(super) type Kinds = u8;
 pub(super) const KIND_A: Kinds = 1;
 pub(super) const KIND_B: Kinds = 2;
-/// All of them.
+/// Every kind.
 const ALL: Kinds = KIND_A | KIND_B;
 
 #[derive(Clone)]
@@ -21,39 +21,39 @@ pub(super) struct Model<'a> {
     pub(super) vertices: [Promise; 4],
 }
 
-/// What is promised of a vertex.
+/// The promises for one vertex.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Promise {
     present: bool,
-    /// It is not as declared.
+    /// True if it differs from its declaration.
     drifted: bool,
     due: bool,
-    /// Failures since the last success, or since something new came.
+    /// The failures since the last success, or since something new came.
     failures: u8,
     halted: bool,
     run: Option<Run>,
-    /// The run that undoes it.
+    /// The run that undoes it; `None` if no reversal runs.
     reversal: Option<RunId>,
     leaving: bool,
     reversal_halted: bool,
     /// The least and the largest number of refreshes that no successful run has consumed.
     owed: (u32, u32),
-    /// What it has changed, or may have, of which no other vertex was notified.
+    /// The kinds of its certain and its possible changes that refreshed no other vertex yet.
     unnotified: (Kinds, Kinds),
-    /// Those that its intent names, each with the kinds that are passed on to it.
+    /// The vertices in its intent, each with the kinds passed on to it.
     targets: [Kinds; 4],
-    /// Which thing it is to make, and which it made that is still there.
+    /// The thing to make, and the existing thing that it made.
     thing: u8,
     made: Option<u8>,
-    /// A run of it has sent a value, since the process began and the vertex came.
+    /// True if one of its runs has sent a value, since the process began and the vertex came.
     has_sent: bool,
-    /// A former one, of another thing, is to be reversed before it runs.
+    /// True if a former vertex, with another thing, is to be reversed before it runs.
     refused: bool,
-    /// It is reversed by its record, since this process began.
+    /// True if it is reversed by its record, since this process began.
     restored: bool,
-    /// Its reversal had begun before those that may need it could wait for anything.
+    /// True if its reversal had begun before the vertices that may need it could wait for anything.
     begun: bool,
-    /// It is another one than that which ran with its former parents.
+    /// True if it differs from the vertex that ran with its former parents.
     renewed: bool,
     /// The ancestors that it last ran after.
     needs: [bool; 4],
@@ -65,14 +65,14 @@ struct Run {
     context: Context,
     phase: Phase,
     owed: (u32, u32),
-    /// What it has announced.
+    /// The kinds that it has announced.
     announced: Kinds,
     thing: u8,
-    /// What it makes is recorded.
+    /// True if its planned work is recorded.
     is_planned: bool,
-    /// The vertex is to make another thing since then. Whether this one has drifted.
+    /// `Some` if the vertex is to make another thing since then: true if this one has drifted.
     drifted_before: Option<bool>,
-    /// The vertex was refused since: its run is that of a former one.
+    /// True if the vertex was refused since: its run belongs to a former vertex.
     is_former: bool,
 }
 
@@ -88,12 +88,12 @@ impl std::hash::Hash for Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     Running,
-    /// It waits for the record of what it has announced.
+    /// It waits for the record of its announcement.
     Announcing,
-    /// It found that something is to be changed.
+    /// It found a difference to correct.
     Between,
-    /// It has succeeded, and may have to be recorded. With what it has changed; and those that it
-    /// notified then, each with the kinds that are passed on to it.
+    /// It has succeeded, and may have to be recorded: the kinds of its changes, and the vertices
+    /// that it refreshed then, each with the kinds passed on to it.
     Succeeded(Kinds, [Kinds; 4]),
 }
 
@@ -118,7 +118,7 @@ impl<'a> Model<'a> {
         self.ancestors_by(vertex, |_| true)
     }
 
-    /// Returns the ancestors by edges of which that is true.
+    /// Returns the ancestors by edges for which `is_edge` is true.
     fn ancestors_by(&self, vertex: usize, is_edge: impl Fn(Edge) -> bool) -> Vec<usize> {
         // Parents have lower numbers.
         let mut found = vec![vertex];
@@ -152,7 +152,7 @@ impl<'a> Model<'a> {
         })
     }
 
-    /// A run begins, or begins to apply.
+    /// Handles a run that begins, or begins to apply.
     pub(super) fn run(&mut self, at: usize, id: RunId, context: Context) {
         if context.reverse {
             return self.reverse(at, id);
@@ -197,7 +197,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Takes note that a run may act: one that announces it does not yet.
+    /// Notes that a run may act, unless it must first announce its changes.
     fn note_acting(&mut self, at: usize) {
         self.note_needs(at);
         if !self.shape.budget.announcing[at] {
@@ -205,7 +205,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Takes note of those that an intent names.
+    /// Notes the vertices that an intent names.
     fn note_targets(&mut self, at: usize, changed: Kinds) {
         for (child, passed) in self.notified(at).into_iter().enumerate() {
             if passed & changed != 0 {
@@ -214,7 +214,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// The run of a vertex announces what it is about to change.
+    /// Handles the announcement of a run's changes.
     pub(super) fn announce(&mut self, at: usize, kinds: Kinds) -> RunId {
         self.note_targets(at, kinds);
         let run = self.vertices[at].run.as_mut().unwrap();
@@ -228,7 +228,7 @@ impl<'a> Model<'a> {
         (0..4).filter(move |&at| self.vertices[at].run.is_some_and(is_waiting))
     }
 
-    /// True if a run is about to change something that it has to announce before.
+    /// True if a run is about to change something that it must announce first.
     pub(super) fn must_announce(&self, at: usize) -> bool {
         let promise = &self.vertices[at];
         let must = |run: Run| {
@@ -241,13 +241,13 @@ impl<'a> Model<'a> {
         self.shape.budget.announcing[at] && promise.run.is_some_and(must)
     }
 
-    /// True if a run may have an effect by now.
+    /// True if a run may have had an effect by now.
     pub(super) fn may_act(&self, at: usize) -> bool {
         let is_announced = |run: Run| run.announced != 0;
         !self.shape.budget.announcing[at] || self.vertices[at].run.is_some_and(is_announced)
     }
 
-    /// Returns what a run changes if it changes something.
+    /// Returns the kinds that a run changes, if it changes something.
     fn changes(&self, at: usize, run: &Run) -> Kinds {
         if self.shape.budget.announcing[at] { run.announced } else { ALL }
     }
@@ -257,7 +257,7 @@ impl<'a> Model<'a> {
         ancestors.iter().for_each(|&it| self.vertices[at].needs[it] = true);
     }
 
-    /// Returns what a vertex passes on to each by its edges.
+    /// Returns the kinds that a vertex passes on to each other vertex by its edges.
     fn notified(&self, at: usize) -> [Kinds; 4] {
         let mut notified = [0; 4];
         for (_, child, edge) in self.edges().filter(|it| it.0 == at) {

@@ -1,4 +1,4 @@
-//! Searches with records of what vertices made.
+//! Searches with records of the vertices' work.
 
 use super::world::Budget;
 use super::{NO_GROUP, NO_SEMAPHORES, NOTHING, all_groups, most, search};

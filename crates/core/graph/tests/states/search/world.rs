@@ -1,4 +1,4 @@
-//! The state machine, its surroundings, and the events that may come.
+//! The state machine, its surroundings, and the possible events.
 
 mod checks;
 mod choices;
@@ -18,7 +18,7 @@ use crate::{Config, Graph, Records, VertexId, VertexSpec};
 
 pub(super) const NAMES: [&str; 4] = ["v0", "v1", "v2", "v3"];
 
-/// How often something may happen.
+/// The number of times that each kind of event may happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Budget {
     pub(super) events: u8,
@@ -26,15 +26,15 @@ pub(super) struct Budget {
     pub(super) pauses: u8,
     pub(super) kills: u8,
     pub(super) replacements: u8,
-    /// Kills, after which some vertices are no longer declared.
+    /// Kills after which some vertices are no longer declared.
     pub(super) departures: u8,
     /// Declarations of another thing under the same name.
     pub(super) exchanges: u8,
-    /// Which vertices have records of what they make.
+    /// For each vertex, true if it has records.
     pub(super) recorded: [bool; 4],
-    /// Which announce what they change.
+    /// For each vertex, true if it announces its changes.
     pub(super) announcing: [bool; 4],
-    /// Along edges of order alone a value is sent.
+    /// True if the edges that only give the order carry a value.
     pub(super) ports: bool,
     /// Runs that send nothing.
     pub(super) silences: u8,
@@ -45,28 +45,28 @@ pub(super) struct Shape {
     pub(super) vertices: usize,
     pub(super) edges: Vec<(usize, usize, Edge)>,
     pub(super) semaphores: [&'static [&'static str]; 4],
-    /// Which are of one group.
+    /// For each vertex, true if it is in the group.
     pub(super) groups: [bool; 4],
     pub(super) budget: Budget,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
-    /// The run of a vertex ends, or, with true, the one that reverses it.
+    /// A vertex's run ends; with true, the run that reverses it.
     Success(usize, bool),
-    /// The run of a vertex succeeds, and sends nothing.
+    /// A vertex's run succeeds, and sends nothing.
     Silence(usize),
-    /// The run fails, with true after it had changed something.
+    /// The run fails; with true at the end, after it changed something.
     Failure(usize, bool, ErrorClass, bool),
-    /// The run says that it is about to change something of these kinds.
+    /// The run announces a change of these kinds.
     Announce(usize, Kinds),
     Persisted(bool),
     Time,
-    /// Something changes a vertex.
+    /// Something outside changes a vertex's state.
     Drift(usize),
     Pause,
     Resume,
-    /// What runs has had its effect; what is being written is durable.
+    /// A kill: true if the runs have had their effect, and true if the current write is durable.
     Kill(bool, bool),
     Change(usize),
     Remove(usize),
@@ -88,7 +88,7 @@ pub(super) struct World<'a> {
     pub(super) budget: Budget,
     pub(super) revisions: [u64; 4],
     pub(super) present: [bool; 4],
-    /// Which thing each vertex makes.
+    /// The thing that each vertex makes.
     pub(super) things: [u8; 4],
 }
 
@@ -127,7 +127,7 @@ impl Shape {
         Graph::new(vertices).unwrap()
     }
 
-    /// Returns how many workers there are: enough for each semaphore to be what is waited for.
+    /// Returns the number of workers: enough that each wait can be for a semaphore.
     pub(super) fn workers(&self) -> usize {
         let has_semaphores = self.semaphores.iter().any(|it| !it.is_empty());
         if has_semaphores { 3 } else { 2 }
@@ -159,7 +159,7 @@ impl<'a> World<'a> {
         world
     }
 
-    /// Has an event happen, and checks what is promised.
+    /// Performs an event, and checks the promises.
     pub(super) fn event(&mut self, event: Event) {
         self.happen(event);
         if !self.paused {
@@ -266,7 +266,7 @@ impl<'a> World<'a> {
         self.drive();
     }
 
-    /// Does what the state machine asks for.
+    /// Carries out the state machine's actions.
     fn drive(&mut self) {
         while let Some(action) = self.state.poll_action(self.now) {
             self.model.follow(&self.state);

@@ -1,4 +1,4 @@
-//! Links, and files of others, in a folder that is ours.
+//! Links, and other users' files, in a folder of ours.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -84,7 +84,7 @@ fn a_repair_keeps_the_damaged_file_beside_a_link_of_its_name() {
     assert!(!directory.0.join("missing").exists());
 }
 
-/// As it stays where a folder was open to all, and is not any more.
+/// Such a file can remain in a folder that was once open to all.
 #[test]
 fn a_file_with_another_name_is_not_written() {
     let directory = Directory::new("names");
@@ -110,7 +110,7 @@ fn a_file_with_another_name_is_not_written() {
     assert_eq!(fs::read_to_string(&precious).unwrap(), PRECIOUS);
 }
 
-/// Such as a crash leaves it between the two steps of a repair.
+/// A crash between the two steps of a repair leaves such a name.
 #[test]
 fn a_damaged_journal_with_another_name_is_repaired() {
     let directory = Directory::new("names-damaged");

@@ -1,4 +1,4 @@
-//! Folders in which others decide which file a name is.
+//! Folders in which other users decide which file a name leads to.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ fn all() -> impl Iterator<Item = Call> {
     READS.into_iter().chain(WRITES).chain([check])
 }
 
-/// A folder in the directory, with a journal and this mode.
+/// Creates a folder of this mode in the directory, with a journal.
 fn folder(directory: &Directory, name: &str, mode: u32) -> PathBuf {
     let folder = directory.0.join(name);
     fs::create_dir(&folder).unwrap();
@@ -75,7 +75,7 @@ fn a_folder_of_ours_that_others_can_replace_is_refused() {
     set_mode(&above, 0o755);
     if give(&above) {
         assert_refused(&ours.join("journal"), all(), &words);
-        // As in `/tmp`: nobody else can rename it there.
+        // As in `/tmp`, only its owner can rename it there.
         set_mode(&above, 0o755);
     }
     let _ = std::os::unix::fs::chown(&above, Some(rustix::process::geteuid().as_raw()), None);

@@ -13,11 +13,11 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_uid};
 use super::*;
 
 fn exchange(one: &Path, other: &Path) {
-    // It may be away at this moment, or not his.
+    // It may be away at this moment, or not belong to the other user.
     let _ = renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE);
 }
 
-/// Becomes the other user, in this thread alone.
+/// Becomes the other user, in this thread only.
 fn become_other() {
     let group = Gid::from_raw(OTHER);
     set_thread_groups(&[]).unwrap();
@@ -34,14 +34,14 @@ fn a_racing_user_leads_no_journal_elsewhere() {
     let directory = Directory::new("race");
     let stage = &directory.0;
     set_mode(stage, 0o1777);
-    // What he wants to have written: files that are ours, with the names that we use.
+    // The attack's targets: files of ours, with the names that we use.
     let victims = stage.join("victims");
     fs::create_dir(&victims).unwrap();
     for name in ["journal", "journal.lock", "journal.new"] {
         fs::write(victims.join(name), PRECIOUS).unwrap();
         set_mode(&victims.join(name), 0o600);
     }
-    // A folder of his and a link, in a folder as `/tmp` and in one of his own.
+    // The other user's folder and link, in a folder like `/tmp` and in one of the user's own.
     let home = stage.join("home");
     fs::create_dir(&home).unwrap();
     for folder in [stage, &home] {
@@ -50,13 +50,13 @@ fn a_racing_user_leads_no_journal_elsewhere() {
         symlink(victims.join("journal"), folder.join("app/to")).unwrap();
         for name in ["app", "link", "app/to"] {
             if !give(&folder.join(name)) {
-                // Only root can play both.
+                // Only root can play both users.
                 return;
             }
         }
     }
     assert!(give(&home));
-    // A journal of ours beside his, which he cannot touch.
+    // A journal of ours beside the other user's folder, who cannot touch it.
     let ours = stage.join("ours");
     fs::create_dir(&ours).unwrap();
     let ours = ours.join("journal");
@@ -106,7 +106,7 @@ fn a_racing_user_leads_no_journal_elsewhere() {
     assert_eq!(fs::read_dir(&victims).unwrap().count(), 3);
 }
 
-/// Makes, compacts, damages and repairs a journal.
+/// Creates, compacts, damages and repairs a journal.
 fn record_anew(path: &Path) {
     let _ = fs::remove_file(path);
     make(path);

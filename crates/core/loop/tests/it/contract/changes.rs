@@ -1,4 +1,4 @@
-//! Changes of the desired state in part.
+//! Partial changes of the desired state.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Barrier};
@@ -8,15 +8,15 @@ use trueup_reconcile::{ErrorClass, Extent, OpKey, Outcome};
 
 use super::sources::*;
 
-/// So many changes wait for a pass at the most.
+/// The largest number of changes that wait for a pass.
 const MAX_TRACKED: u32 = 65_536;
 
-/// Neither a hint nor another desired state is answered within a test.
+/// Settings with which a test sees no pass for a hint or a new desired state.
 fn unhurried() -> Config {
     quiet().with_debounce(NEVER)
 }
 
-/// Writes a digit behind those that are there, so that the order of changes shows.
+/// Appends a digit, so that the order of changes shows.
 fn digit(digit: u32) -> impl FnOnce(&mut u32) + Send + 'static {
     move |desired| *desired = *desired * 10 + digit
 }
@@ -55,7 +55,7 @@ fn changes_are_made_in_order_each_once_and_those_during_a_pass_share_the_next() 
     go.send(()).unwrap();
     let pass = next(&passes);
     assert_eq!((pass.desired, pass.extent), (123_456, Extent::Dirty));
-    // It began before this one.
+    // The pass began before this change.
     let later = handle.change(digit(7)).unwrap();
     go.send(()).unwrap();
     assert_eq!(next(&passes).desired, 1_234_567);
@@ -198,7 +198,7 @@ fn what_waits_when_the_loop_ends_is_dropped_by_then() {
     running.stop(LONG).unwrap();
 }
 
-/// Tells, once dropped, whether the loop had ended.
+/// Reports, once dropped, if the loop had ended.
 struct Captured(Handle<Scripted>, Sender<bool>);
 
 impl Drop for Captured {
@@ -223,7 +223,7 @@ fn after_a_pass_that_could_not_run_the_next_change_is_answered_by_a_whole_one() 
     handle.wait_converged(revision, LONG).unwrap();
     let passes: Vec<_> = rest(handle, &passes);
     let last = passes.last().unwrap();
-    // The change may have come during the pass that failed.
+    // The change may have come during the failed pass.
     assert_eq!((last.extent, last.desired), (Extent::Everything, 123));
 }
 
@@ -267,7 +267,7 @@ fn what_is_refused_for_good_is_tried_again_in_the_pass_for_its_change() {
         Ok(Report1 { number: given.number, outcomes: vec![(1, outcome)], ..Report1::default() })
     });
     let source = source.subscribed(|_| trueup_reconcile::Subscribed::Active(pushed()));
-    // What 2 and 3 are about is not known; any other number is about another object.
+    // The objects of 2 and 3 are not known; any other number is about another object.
     let source = source.changing(|desired| match desired % 10 {
         2 | 3 => None,
         other => Some(vec![OpKey(u64::from(other))]),

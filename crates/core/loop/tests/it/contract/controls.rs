@@ -1,4 +1,4 @@
-//! Pause, resume, stop, the end, and waiting until converged.
+//! Pause, resume, stop, the end, and waits for convergence.
 
 use std::sync::mpsc::{TryRecvError, channel};
 use std::thread;
@@ -20,7 +20,7 @@ fn pause_guarantees_no_write_afterwards_and_resume_looks_again() {
     handle.hint().unwrap();
     handle.set_desired(2).unwrap();
     assert_eq!(handle.force(LONG).unwrap_err().kind(), ErrorKind::Paused);
-    // Many intervals go by.
+    // Many intervals pass.
     assert!(passes.recv_timeout(20 * SHORT).is_err(), "after {before}");
     handle.resume().unwrap();
     let pass = next(&passes);
@@ -30,7 +30,7 @@ fn pause_guarantees_no_write_afterwards_and_resume_looks_again() {
 
 #[test]
 fn a_running_pass_is_told_of_a_pause_and_of_a_stop_and_begins_no_further_step() {
-    // Each pass goes on until it is asked not to: without that it never ends.
+    // Each pass continues until it is asked to stop; without that, it never ends.
     let (step, steps) = channel();
     let (source, passes) = Scripted::new(move |given, _, limits| {
         while limits.should_continue() {

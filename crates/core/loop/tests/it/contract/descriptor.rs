@@ -10,10 +10,10 @@ use trueup_reconcile::{Drained, Extent, Subscribed};
 
 use super::sources::*;
 
-/// A loop that polls and has run its first pass; with what it receives, and what it says.
+/// A loop that polls and has run its first pass, with the channels to and from its source.
 struct Polling {
     handle: Handle<Scripted>,
-    /// Its result, once it has ended.
+    /// The loop's result, once it has ended.
     ended: Receiver<Result<(), Error>>,
     runner: Option<Runner>,
     voice: Voice,
@@ -22,7 +22,7 @@ struct Polling {
     subscribed: Receiver<bool>,
 }
 
-/// The same loop on a thread of its own and with a runner.
+/// Returns the same loop on its own thread and with a runner.
 fn polling(config: Config) -> [Polling; 2] {
     let runner = Runner::start("loops", NonZeroUsize::MIN).unwrap();
     [None, Some(runner)].map(|runner| polling_in(runner, config))
@@ -71,7 +71,7 @@ fn a_hint_from_a_descriptor_brings_a_pass_over_what_is_doubtful_about() {
             it.voice.say(Ok(Drained::Hint));
             let pass = next(&it.passes);
             assert_eq!((pass.number, pass.extent), (number, Extent::Dirty));
-            // Once because it was readable, once since a pass is over.
+            // Once because it was readable, once because a pass is over.
             attended(&it.voice);
             attended(&it.voice);
         }
@@ -94,7 +94,7 @@ fn what_does_not_matter_brings_no_pass_about() {
 #[test]
 fn the_echo_of_a_pass_is_heard_before_sleep_and_brings_none_about() {
     for it in polling(quiet()) {
-        // As of a write: readable by the time that the pass is over, and nothing that matters.
+        // Like the echo of a write: readable when the pass is over, and irrelevant.
         it.voice.say(Ok(Drained::Nothing));
         it.handle().force(LONG).unwrap();
         attended(&it.voice);
@@ -110,7 +110,7 @@ fn a_loss_is_told_with_its_count_and_answered_by_a_whole_pass() {
             it.voice.say(Ok(Drained::Lost));
             assert_eq!(it.overruns.recv_timeout(LONG), Ok(count));
             assert_eq!(next(&it.passes).extent, Extent::Everything);
-            // Once it was reported, and once after the pass, when nothing more was.
+            // Once for the loss, and once after the pass, when there was nothing more.
             attended(&it.voice);
             attended(&it.voice);
         }
@@ -124,7 +124,7 @@ fn a_subscription_that_fails_is_dropped_and_said_aloud_and_the_timer_goes_on() {
     for it in polling(quiet().with_interval(SHORT)) {
         it.voice.say(Err(Oops { end: false }));
         assert_eq!(it.subscribed.recv_timeout(LONG), Ok(false));
-        // Those that began before.
+        // Skip the passes that began before.
         it.passes.try_iter().for_each(drop);
         for _ in 0..4 {
             next(&it.passes);
@@ -134,7 +134,7 @@ fn a_subscription_that_fails_is_dropped_and_said_aloud_and_the_timer_goes_on() {
         rest(it.handle(), &it.passes);
         assert_eq!(it.subscribed.try_iter().count(), 0, "once");
         while it.voice.attended.try_recv().is_ok() {}
-        // No process listens any more: it was dropped, and its end of the channel with it.
+        // The subscription was dropped, and its end of the channel with it.
         let gone = it.voice.attended.try_recv();
         assert_eq!(gone, Err(TryRecvError::Disconnected));
         assert!(it.handle().stats().subscription_failures >= 2, "it was asked for again");
@@ -153,7 +153,7 @@ fn a_subscription_whose_scope_is_gone_ends_the_loop() {
     }
 }
 
-/// As a descriptor is that was hung up on: readable for ever, whatever is read.
+/// A descriptor after a hang-up behaves like this: it stays readable, whatever is read.
 #[test]
 fn a_descriptor_that_is_always_readable_does_not_make_the_loop_spin() {
     for it in polling(quiet()) {
@@ -162,10 +162,10 @@ fn a_descriptor_that_is_always_readable_does_not_make_the_loop_spin() {
         for _ in 0..20 {
             attended(&it.voice);
         }
-        // By the clock, and with a bound that only a busy loop breaks: 20 times at 10 ms apart,
-        // less the first.
+        // Measured by the clock, with a bound that only a busy loop breaks: 20 times at intervals
+        // of 10 ms, less the first.
         assert!(start.elapsed().as_millis() >= 150);
-        // And it is no reason not to do what is asked.
+        // The loop still answers requests.
         it.handle().force(LONG).unwrap();
         it.handle().stop();
         it.handle().wait_ended(LONG).unwrap();
@@ -178,7 +178,7 @@ fn a_hint_is_not_waited_for_while_another_thread_asks_for_passes_all_the_time() 
         let handle = it.handle().clone();
         let asking = thread::spawn(move || while handle.force(LONG).is_ok() {});
         it.voice.say(Ok(Drained::Hint));
-        // After some pass it is attended to; a forced one may answer it.
+        // A pass makes the loop drain the descriptor; a forced one may answer it.
         while it.handle().stats().hints == 0 {
             next(&it.passes);
         }

@@ -1,4 +1,4 @@
-//! What subscriptions come to, and what a hint does.
+//! The results of subscribing, and the effect of a hint.
 
 use std::sync::mpsc::channel;
 
@@ -93,7 +93,7 @@ fn the_first_hint_arms_the_wakeup_and_later_ones_do_not_push_it_back() {
     let hints = hints.recv_timeout(LONG).unwrap();
     next(&passes);
     let first = std::time::Instant::now();
-    // With hints all the time it comes all the same.
+    // With constant hints, the pass still comes.
     while passes.try_recv().is_err() {
         hints.request_pass();
         assert!(first.elapsed() < LONG);

@@ -1,4 +1,4 @@
-//! The limits that passes run within, and what is reported of them beside the report.
+//! The limits of passes, and reports besides the pass's own.
 
 use std::num::NonZeroU32;
 use std::sync::mpsc::channel;
@@ -10,7 +10,7 @@ use super::sources::*;
 
 #[test]
 fn what_failed_is_held_in_the_passes_after_and_offered_once_its_distance_is_over() {
-    // Tries the op whenever it may, and it is always busy.
+    // Tries the op whenever it may, and the op is always busy.
     let (tell, held) = channel();
     let (source, passes) = Scripted::new(move |given, _, limits| {
         let wait = limits.backoff(OpKey(1));
@@ -26,7 +26,7 @@ fn what_failed_is_held_in_the_passes_after_and_offered_once_its_distance_is_over
     let config = quiet().with_backoff(first, last);
     let running = looped(source, config).spawn("it").unwrap();
     assert_eq!(held.recv_timeout(LONG), Ok(None));
-    // By time alone it is tried again and again; no process asks for a pass.
+    // Time alone makes it try again; no caller asks for a pass.
     for _ in 0..3 {
         assert_eq!(held.recv_timeout(LONG), Ok(None));
     }
@@ -115,7 +115,7 @@ fn drift_is_what_a_pass_has_to_do_again_and_contention_what_it_says_of_it() {
     for _ in 2..=5 {
         handle.force(LONG).unwrap();
     }
-    // Another desired state: what is done for it is not another's.
+    // With another desired state, the ops are not drift.
     let revision = handle.set_desired(2).unwrap();
     handle.wait_converged(revision, LONG).unwrap();
     handle.force(LONG).unwrap();

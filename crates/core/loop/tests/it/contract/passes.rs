@@ -1,4 +1,4 @@
-//! Which passes there are, and what they are given.
+//! The passes that run, and their inputs.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::channel;
@@ -33,7 +33,7 @@ fn the_interval_runs_from_the_end_of_a_pass() {
     let config = quiet().with_interval(SHORT);
     let running = looped(source, config).spawn("it").unwrap();
     next(&passes);
-    // Many intervals go by within this pass; they are not made up for.
+    // Many intervals pass within this pass; no pass makes up for them.
     assert!(passes.recv_timeout(20 * SHORT).is_err());
     assert!(running.handle().busy().unwrap() >= 20 * SHORT, "it runs all the time");
     go.send(()).unwrap();
@@ -57,7 +57,7 @@ fn a_report_for_every_completed_pass_even_a_partial_one() {
     let it = looped(source, quiet());
     let it = it.on_report(move |_, result| tell.send(result.unwrap().number).unwrap());
     let running = it.spawn("it").unwrap();
-    // What was left is gone on with, though no process asks.
+    // The loop continues the remaining ops without a request.
     for number in 1..=3 {
         assert_eq!(next(&passes).number, number);
         assert_eq!(reports.recv_timeout(LONG), Ok(number));
@@ -160,7 +160,7 @@ fn a_forced_pass_is_synchronous_and_the_last_report_is_kept() {
 
 #[test]
 fn no_rollback() {
-    // The second pass takes the key and then fails: it stays taken.
+    // The second pass takes the key and then fails; the key stays taken.
     let (source, passes) = Scripted::new(|given, ledger, _| {
         if given.number != 2 {
             return Ok(converged(given));

@@ -1,4 +1,4 @@
-//! Questions: answered on the loop's thread between two passes, and at no other cost.
+//! Questions: answered on the loop's thread between two passes, without further effect.
 
 use std::sync::mpsc::channel;
 use std::thread;
@@ -38,7 +38,7 @@ fn a_question_is_answered_during_a_pause() {
     let running = looped(source, quiet()).spawn("it").unwrap();
     let handle = running.handle();
     handle.pause(LONG).unwrap();
-    // What is not made yet is not seen.
+    // The question does not see a change that has not been made yet.
     handle.change(|desired| *desired = 2).unwrap();
     assert_eq!(handle.ask(|view| *view.desired, LONG).unwrap(), 1);
     assert!(handle.stats().paused);
@@ -93,7 +93,7 @@ fn a_question_fails_after_the_end_and_on_the_loops_own_thread() {
     });
     let running = it.spawn("it").unwrap();
     assert_eq!(within.recv_timeout(LONG), Ok(ErrorKind::OwnThread));
-    // It was asked before the loop ran, or while it did.
+    // It was asked before the loop ran, or while it ran.
     assert_eq!(unanswered.join().unwrap().unwrap(), 1);
     handle.stop();
     handle.wait_ended(LONG).unwrap();
@@ -135,7 +135,7 @@ fn no_more_questions_wait_than_1024() {
     }
     assert!(handle.ask(|_| (), Duration::ZERO).unwrap_err().is_full());
     let running = it.spawn("it").unwrap();
-    // The first pass is over, and the questions before it are.
+    // The first pass is over, and so are the questions before it.
     handle.force(LONG).unwrap();
     handle.ask(|_| (), LONG).unwrap();
     running.stop(LONG).unwrap();

@@ -1,4 +1,4 @@
-//! The sources, and what goes with them.
+//! The tests' sources, with their reports and subscriptions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,13 +15,13 @@ use trueup_reconcile::{
     PassLimits, Report, ReportedOp, Source, Status, Subscribed,
 };
 
-/// Longer than any test: what is to happen within it does so at once, or the test fails.
+/// A time limit longer than any test needs.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-/// Neither timer nor debounce comes about within a test.
+/// A time longer than any test: timer and debounce do not end within it.
 pub(crate) const NEVER: Duration = Duration::from_secs(36_000);
 pub(crate) const SHORT: Duration = Duration::from_millis(2);
 
-/// Only what is asked for brings a pass about.
+/// Settings with which only requests cause a pass.
 pub(crate) fn quiet() -> Config {
     Config::default()
         .with_interval(NEVER)
@@ -32,7 +32,7 @@ pub(crate) fn quiet() -> Config {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Oops {
-    /// The scope has ended.
+    /// True if the error ends the scope.
     pub(crate) end: bool,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Oops {
 
 impl std::error::Error for Oops {}
 
-/// What a pass was given, all of it.
+/// A pass's inputs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Given {
     pub(crate) number: u32,
@@ -56,17 +56,17 @@ pub(crate) struct Given {
     pub(crate) ops: u64,
 }
 
-/// What a pass is to come to.
+/// The result that a test sets for a pass.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report1 {
     pub(crate) number: u32,
     pub(crate) converged: bool,
     pub(crate) cut: bool,
-    /// Not all could be read.
+    /// True if not everything could be read.
     pub(crate) incomplete: bool,
     pub(crate) contended: usize,
     pub(crate) outcomes: Vec<(u64, Outcome)>,
-    /// What each waits for whose status has changed; `None`: nothing any more.
+    /// Changed statuses: the object, and the reason why it waits; `None` if it no longer does.
     pub(crate) statuses: Vec<(u64, Option<&'static str>)>,
 }
 
@@ -106,7 +106,7 @@ impl Report for Report1 {
 type Work = dyn FnMut(&Given, &mut dyn Ledger, &PassLimits<'_>) -> Result<Report1, Oops> + Send;
 type Subscribe = dyn FnMut(Hints) -> Subscribed<Listener, Oops> + Send;
 
-/// A source whose passes do what a test says, and that tells the test what they were given.
+/// A source whose passes run the test's function, and that sends their inputs to the test.
 pub(crate) struct Scripted {
     given: Sender<Given>,
     number: u32,
@@ -129,7 +129,7 @@ impl Scripted {
             work: Box::new(work),
             subscribe: Box::new(|_| Subscribed::Unsupported),
             listener: None,
-            // The object is the desired number.
+            // The object's key is the desired number.
             changed: |desired| Some(vec![OpKey(u64::from(desired))]),
         };
         (source, passes)
@@ -143,14 +143,14 @@ impl Scripted {
         self
     }
 
-    /// Sets which objects a change to a desired number concerns.
+    /// Sets the objects that a change to a desired number concerns.
     pub(crate) fn changing(mut self, changed: fn(u32) -> Option<Vec<OpKey>>) -> Scripted {
         self.changed = changed;
         self
     }
 }
 
-/// One that always succeeds, and owns its last desired state.
+/// Returns a source that always succeeds, and records its last desired state in the ledger.
 pub(crate) fn keeping() -> (Scripted, Receiver<Given>) {
     Scripted::new(|given, ledger, _| {
         let claim = Claim::Ours(given.desired.to_be_bytes().to_vec());
@@ -163,12 +163,12 @@ pub(crate) fn converged(given: &Given) -> Report1 {
     Report1 { number: given.number, converged: true, ..Report1::default() }
 }
 
-/// One that always fails.
+/// Returns a source that always fails.
 pub(crate) fn failing() -> (Scripted, Receiver<Given>) {
     Scripted::new(|_, _, _| Err(Oops { end: false }))
 }
 
-/// One that is slow: each pass lasts until the test lets it go, or drops the way to.
+/// Returns a slow source: each pass lasts until the test sends a message, or drops the sender.
 pub(crate) fn slow() -> (Scripted, Receiver<Given>, Sender<()>) {
     let (go, wait) = channel::<()>();
     let (source, passes) = Scripted::new(move |given, _, _| {
@@ -232,19 +232,19 @@ impl Source for Scripted {
     }
 }
 
-/// A subscription: with a descriptor that the test makes readable, and what there is to hear; or
-/// pushed, with neither.
+/// A subscription with a descriptor that the test makes readable, and the results of draining it;
+/// or a pushed one, with neither.
 pub(crate) struct Listener {
     readable: Option<OwnedFd>,
     heard: Arc<Mutex<Ear>>,
     attended: Sender<()>,
 }
 
-/// What there is to hear.
+/// The results of draining that are waiting.
 #[derive(Default)]
 pub(crate) struct Ear {
     pub(crate) next: Vec<Result<Drained, Oops>>,
-    /// It stays readable whatever is read, as a descriptor does that has failed.
+    /// True if the descriptor stays readable whatever is read, as after a failure.
     pub(crate) stuck: bool,
 }
 
@@ -252,12 +252,12 @@ pub(crate) struct Ear {
 pub(crate) struct Voice {
     readable: OwnedFd,
     heard: Arc<Mutex<Ear>>,
-    /// Told each time that it was attended to.
+    /// Receives a message each time the descriptor was drained.
     pub(crate) attended: Receiver<()>,
 }
 
 impl Voice {
-    /// Gives the descriptor something to be read, and what that is.
+    /// Makes the descriptor readable, and sets the result of draining it.
     pub(crate) fn say(&self, heard: Result<Drained, Oops>) {
         self.heard.lock().unwrap().next.push(heard);
         rustix::io::write(&self.readable, &1u64.to_ne_bytes()).unwrap();
@@ -269,7 +269,7 @@ impl Voice {
     }
 }
 
-/// A descriptor's two ends.
+/// Returns the two ends of a descriptor.
 pub(crate) fn descriptor() -> (Listener, Voice) {
     let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
     let heard = Arc::new(Mutex::new(Ear::default()));
@@ -283,7 +283,7 @@ pub(crate) fn descriptor() -> (Listener, Voice) {
     (listener, voice)
 }
 
-/// A subscription without a descriptor: its hints are pushed.
+/// Returns a subscription without a descriptor: its hints are pushed.
 pub(crate) fn pushed() -> Listener {
     Listener { readable: None, heard: Arc::default(), attended: channel().0 }
 }
@@ -316,17 +316,17 @@ impl Listener {
     }
 }
 
-/// A loop over a source, in a scope and with options that mean nothing.
+/// Returns a loop over a source, in an arbitrary scope and without options.
 pub(crate) fn looped(source: Scripted, config: Config) -> Loop<'static, Scripted> {
     Loop::new(source, "scope", 1, MemoryLedger::default(), "options", config)
 }
 
-/// The next pass, once it begins.
+/// Waits for the next pass to begin, and returns its inputs.
 pub(crate) fn next(passes: &Receiver<Given>) -> Given {
     passes.recv_timeout(LONG).unwrap()
 }
 
-/// Stops a loop and gives the passes that were not looked at.
+/// Stops a loop and returns the remaining passes.
 pub(crate) fn rest(handle: &Handle<Scripted>, passes: &Receiver<Given>) -> Vec<Given> {
     handle.stop();
     handle.wait_ended(LONG).unwrap();

@@ -1,4 +1,4 @@
-//! The statuses of objects, what became of a revision, and both as futures.
+//! The objects' statuses, the result of a revision, and both as futures.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use trueup_reconcile::{ErrorClass, OpKey, Outcome};
 
 use super::sources::*;
 
-/// A source whose passes give these statuses, one after the other, and do not converge.
+/// A source whose passes report these statuses, one after the other, and do not converge.
 fn giving(passes: Vec<Vec<(u64, Option<&'static str>)>>) -> Scripted {
     let mut passes = passes.into_iter();
     let (source, _) = Scripted::new(move |given, _, _| {
@@ -156,7 +156,7 @@ fn a_pass_that_was_cut_short_or_could_not_run_has_not_tried_it() {
     next(&passes);
     let error = handle.wait_tried(revision, LONG).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PassFailed);
-    // The second is cut short, and so the third follows.
+    // The second pass is cut short, so the third follows.
     handle.force(LONG).unwrap();
     handle.wait_tried(revision, LONG).unwrap();
     assert_eq!(handle.last_report().unwrap().number, 3);
@@ -181,8 +181,8 @@ fn a_pass_that_cannot_run_is_an_event_and_a_status_and_ends_waits_with_its_error
     assert_eq!(words(handle), [scope, "thing 2: pending: a"]);
     assert!(handle.status(OpKey::SCOPE).is_some());
 
-    // A dirty pass, and the full one that follows it. What waits learns why, before its time is over
-    // or then.
+    // A dirty pass, and the full one that follows it. A wait returns the error, at once or when its
+    // time is over.
     let two = handle.change(|desired| *desired = 2).unwrap();
     for error in [
         handle.wait_tried(two, LONG).unwrap_err(),
@@ -225,7 +225,7 @@ fn what_an_unknown_change_was_about_is_not_nothing() {
     }
 }
 
-/// A delete that is due has neither op nor status then.
+/// In such a pass, a delete that is due has neither op nor status.
 #[test]
 fn a_pass_that_could_not_read_all_has_not_tried_it() {
     let (source, passes) = Scripted::new(|given, _, _| {
@@ -292,7 +292,7 @@ fn forgets_the_first_of_many(source: Scripted) {
     assert_eq!(forgotten.kind(), ErrorKind::Forgotten);
 }
 
-/// Wakes a thread that is parked.
+/// Wakes a parked thread.
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -322,7 +322,7 @@ fn futures_are_woken_by_the_loop() {
     let revision = handle.change(|desired| *desired = 2).unwrap();
     let (converged, tried) = (handle.converged(revision), handle.tried(revision));
     let waits = thread::spawn(move || (block_on(converged), block_on(tried)));
-    // One that is dropped while it waits cancels nothing.
+    // Dropping a waiting future cancels nothing.
     let mut dropped = Box::pin(handle.converged(revision));
     let waker = Waker::noop();
     assert!(dropped.as_mut().poll(&mut Context::from_waker(waker)).is_pending());

@@ -1,5 +1,4 @@
-//! What is asked through a handle: pause, stop, bounds of waits, and the loop's end, however it
-//! comes.
+//! Requests through a handle: pause, stop, time limits of waits, and each way in which a loop ends.
 
 use std::sync::mpsc::{Sender, TryRecvError, channel};
 use std::sync::{Arc, OnceLock};
@@ -26,7 +25,7 @@ fn waits_have_bounds_in_a_slow_source() {
     assert_eq!(kind(handle.force(SHORT)), ErrorKind::Timeout);
     assert!(handle.wait_ended(SHORT).unwrap_err().is_timeout());
     test.verdict(Verdict::Report(1));
-    // What was asked for still comes, though no process waits for it.
+    // The requested pass still comes, although no caller waits for it.
     test.pass("first", 1, 2);
     let forced = aside({
         let handle = handle.clone();
@@ -44,7 +43,7 @@ fn pause_waits_for_the_running_pass_and_lets_none_start_and_resume_looks_at_once
     let (it, test) = held(SHORT, Duration::ZERO);
     let (running, handle) = start(it);
     assert_eq!(test.given().kept, 7);
-    // Held in its pass, the loop cannot be paused in time; the pause holds all the same.
+    // The loop is held in its pass and cannot pause in time; the pause holds anyway.
     assert_eq!(kind(handle.pause(SHORT)), ErrorKind::Timeout);
     let paused = aside({
         let handle = handle.clone();
@@ -56,7 +55,7 @@ fn pause_waits_for_the_running_pass_and_lets_none_start_and_resume_looks_at_once
     handle.hint().unwrap();
     handle.set_desired("second").unwrap();
     assert_eq!(kind(handle.force(LONG)), ErrorKind::Paused);
-    // Many intervals go by.
+    // Many intervals pass.
     assert!(test.given.recv_timeout(SHORT * 10).is_err());
     handle.resume().unwrap();
     test.pass("second", 1, 2);
@@ -73,7 +72,7 @@ fn a_forced_pass_that_a_pause_forestalls_is_told_so() {
         let handle = handle.clone();
         move || handle.force(LONG)
     });
-    // Whichever comes first, the pass that it waits for, or would, never starts.
+    // In either order, the forced pass never starts.
     assert_eq!(kind(handle.pause(SHORT)), ErrorKind::Timeout);
     assert_eq!(kind(forced.recv_timeout(LONG).unwrap()), ErrorKind::Paused);
     drop(test.verdicts);
@@ -132,7 +131,7 @@ fn a_panic_in_the_source_leaves_no_caller_waiting() {
         move || handle.pause(LONG)
     });
     test.verdict(Verdict::Panic);
-    // A pause that comes first is what the forced pass is told of.
+    // If a pause comes first, the forced pass fails with that.
     assert!(matches!(
         kind(waiting.recv_timeout(LONG).unwrap()),
         ErrorKind::Ended | ErrorKind::Paused
@@ -167,7 +166,7 @@ fn on_its_own_thread_the_loop_does_not_wait_for_itself() {
         move |_, _| {
             let forced = kind(handle.force(LONG));
             let ended = kind(handle.wait_ended(LONG));
-            // What the pass wrote is written, so there is nothing to wait for.
+            // The pass has written everything, so there is nothing to wait for.
             told.send((forced, ended, handle.pause(LONG).is_ok())).unwrap();
         }
     });
@@ -179,7 +178,7 @@ fn on_its_own_thread_the_loop_does_not_wait_for_itself() {
     running.stop(LONG).unwrap();
 }
 
-/// Asks for a pause from within its own pass.
+/// A source that asks for a pause within its own pass.
 struct SelfPausing {
     handle: Arc<OnceLock<Handle<SelfPausing>>>,
     told: Sender<ErrorKind>,

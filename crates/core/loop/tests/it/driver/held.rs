@@ -1,4 +1,4 @@
-//! A source whose every pass the test holds in its hand, and what goes with it.
+//! A source whose every pass the test controls, with its helpers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,9 +10,9 @@ use trueup_loop::{Config, Error, ErrorKind, Handle, Loop, Running};
 use trueup_reconcile::{Claim, Hints, Ledger, MemoryLedger, PassInput, Report, Source, Subscribed};
 use trueup_testkit::InterceptedLedger;
 
-/// Longer than any test: what is to happen within it does so at once, or the test fails.
+/// A time limit longer than any test needs.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
-/// Neither timer nor debounce comes about within a test.
+/// A time longer than any test: timer and debounce do not end within it.
 pub(crate) const NEVER: Duration = Duration::from_secs(3600);
 pub(crate) const SHORT: Duration = Duration::from_millis(5);
 
@@ -38,23 +38,23 @@ impl fmt::Display for Oops {
 
 impl std::error::Error for Oops {}
 
-/// What a pass was given.
+/// A pass's inputs.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Given {
     pub(crate) desired: &'static str,
-    /// What the last pass that gave a report left in the ledger.
+    /// The number in the ledger, from the last pass that gave a report.
     pub(crate) kept: u32,
 }
 
-/// What the test has a pass do.
+/// The result that the test chooses for a pass.
 pub(crate) enum Verdict {
     Report(u32),
     Fail,
     Panic,
 }
 
-/// A source that tells the test of each pass and waits for its verdict. Once the test has dropped
-/// its end, passes succeed.
+/// A source that notifies the test of each pass and waits for its verdict. Once the test has
+/// dropped its end, passes succeed.
 pub(crate) struct Held {
     pub(crate) given: Sender<Given>,
     pub(crate) verdicts: Receiver<Verdict>,
@@ -62,7 +62,7 @@ pub(crate) struct Held {
     pub(crate) dropped: Sender<&'static str>,
 }
 
-/// The test's end.
+/// The test's end of a [`Held`] source.
 pub(crate) struct Test {
     pub(crate) given: Receiver<Given>,
     pub(crate) verdicts: Sender<Verdict>,
@@ -110,7 +110,7 @@ impl Source for Held {
     }
 }
 
-/// The number in a ledger.
+/// Returns the number in a ledger.
 fn kept(ledger: &dyn Ledger) -> u32 {
     let owned = ledger.owned().unwrap();
     u32::from_be_bytes(owned[&b"number"[..]].as_slice().try_into().unwrap())
@@ -121,14 +121,14 @@ fn keep(ledger: &mut dyn Ledger, number: u32) {
     ledger.commit_outcomes(BTreeMap::from([(b"number".to_vec(), claim)])).unwrap();
 }
 
-/// A ledger with that number in it.
+/// Returns a ledger with that number in it.
 pub(crate) fn keeping(number: u32) -> MemoryLedger {
     let mut ledger = MemoryLedger::default();
     keep(&mut ledger, number);
     ledger
 }
 
-/// Reports when it is dropped.
+/// Sends its name when it is dropped.
 struct Dropped(&'static str, Sender<&'static str>);
 
 impl Drop for Dropped {
@@ -146,7 +146,7 @@ impl Test {
         self.verdicts.send(verdict).unwrap();
     }
 
-    /// Sees a pass that was given this and has it report that.
+    /// Checks a pass's inputs, and lets it report `report`.
     pub(crate) fn pass(&self, desired: &'static str, kept: u32, report: u32) {
         assert_eq!(self.given(), Given { desired, kept });
         self.verdict(Verdict::Report(report));
@@ -181,7 +181,7 @@ pub(crate) fn start(it: Loop<'static, Held>) -> (Running<Held>, Handle<Held>) {
     (running, handle)
 }
 
-/// Runs `call` on another thread and gives the way to its answer.
+/// Runs `call` on another thread and returns a receiver for its answer.
 pub(crate) fn aside<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
     let (answer, to) = channel();
     thread::spawn(move || answer.send(call()));

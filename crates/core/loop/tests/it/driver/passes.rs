@@ -1,4 +1,4 @@
-//! Which passes run, when, and with what.
+//! The passes that run, their times and their inputs.
 
 use std::error::Error as _;
 use std::sync::mpsc::{TryRecvError, channel};
@@ -123,8 +123,7 @@ fn a_debounced_hint_takes_its_time_and_no_longer() {
     let first = Instant::now();
     handle.hint().unwrap();
     while test.given.try_recv() == Err(TryRecvError::Empty) {
-        // Later hints do not push the wake-up back: with them coming all the time it comes all the
-        // same.
+        // Later hints do not delay the wake-up, even if they come constantly.
         handle.hint().unwrap();
         assert!(first.elapsed() < LONG);
         thread::yield_now();
@@ -167,7 +166,7 @@ fn a_forced_pass_started_after_the_request_and_its_callback_has_returned() {
             (report.number, saved)
         }
     });
-    // Interval and debounce never come about: the second pass is the forced one.
+    // Interval and debounce never end: the second pass is the forced one.
     test.verdict(Verdict::Report(1));
     test.pass("second", 1, 2);
     assert_eq!(forced.recv_timeout(LONG).unwrap(), (2, Some(2)));

@@ -22,7 +22,7 @@ fn began(extent: Extent, revision: u64) -> Option<Action> {
     Some(Action::Pass { extent, ops, revision })
 }
 
-/// A pass that had one op, on the key.
+/// Returns the summary of a pass with one op, on [`KEY`].
 fn summary_of(outcome: Outcome) -> PassSummary {
     let mut ops = Ops::default();
     ops.count(outcome);
@@ -33,7 +33,7 @@ fn summary_of(outcome: Outcome) -> PassSummary {
     }
 }
 
-/// A state whose first pass ended just now; the op in it failed so.
+/// Returns a state whose first pass ended just now; its op failed with this class.
 fn failed(class: ErrorClass) -> (State, Instant) {
     let now = Instant::now();
     let mut state = State::new(config().with_interval(Duration::MAX));
@@ -143,7 +143,7 @@ fn a_budget_holds_with_nothing_to_spend_it_is_a_look() {
 
 #[test]
 fn a_change_frees_no_other_object() {
-    // One that depends on another is free in each pass that answers a hint.
+    // An op with a missing dependency is free in each pass that answers a hint.
     let held = ErrorClass::ALL.into_iter();
     for class in held.filter(|it| !it.is_done() && *it != ErrorClass::Dependency) {
         let (mut state, now) = failed(class);
@@ -159,15 +159,15 @@ fn a_change_frees_no_other_object() {
 #[test]
 fn a_change_frees_what_is_not_for_time_alone_until_it_is_tried_and_its_distance_stays() {
     for class in ErrorClass::ALL.into_iter().filter(|it| !it.is_done()) {
-        // Of a change of which it is not known what it is about.
+        // The change's objects are not known.
         let timed = matches!(class, ErrorClass::Busy | ErrorClass::Unknown);
         let (mut state, now) = failed(class);
         state.handle_change(now);
         assert_eq!(state.poll_action(now), doubtful(1));
         state.handle_changed_keys(None);
         assert_eq!(state.backoff(now, KEY).is_none(), !timed, "{class}");
-        // It is none of this pass's affair, or could not be tried: so it is free in the next as
-        // well.
+        // The op was not part of this pass, or could not be tried, so it is free in the next pass
+        // too.
         state.handle_pass_done(now, Some(&PassSummary::default()));
         let retry = now + FIRST + DEBOUNCE;
         assert_eq!(state.poll_timeout(), Some(retry), "{class}");
@@ -183,7 +183,7 @@ fn a_change_frees_what_is_not_for_time_alone_until_it_is_tried_and_its_distance_
             assert_eq!(state.poll_timeout(), Some(longest), "{class}: without a hint");
             continue;
         }
-        // It was not raised by that: at its time it is the second failure.
+        // The change did not lengthen the delay: this is the second failure, at its time.
         assert_eq!(state.poll_action(retry), doubtful(2), "{class}");
         assert_eq!(state.due(), [KEY]);
         state.handle_pass_done(retry, Some(&failure));

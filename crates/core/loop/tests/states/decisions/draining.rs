@@ -3,7 +3,7 @@
 use super::*;
 use crate::state::EVENT_COOLDOWN;
 
-/// A state that polls, whose first pass is over and attended to.
+/// Returns a polling state, after its first pass and the drain that follows.
 fn polled() -> (State, Instant) {
     let now = Instant::now();
     let mut state = State::new(config());
@@ -40,7 +40,7 @@ fn a_flood_of_events_wakes_it_a_hundred_times_a_second_whatever_they_are() {
     for heard in [Drained::Nothing, Drained::Hint, Drained::Lost] {
         let (mut state, start) = polled();
         let (mut now, mut wakeups, mut passes) = (start, 0, 0);
-        // Whenever it listens there is something.
+        // Whenever the state listens, the descriptor is readable.
         for step in 0.. {
             if now >= start + Duration::from_secs(1) {
                 break;
@@ -106,7 +106,7 @@ fn a_subscription_that_fails_is_asked_for_again_before_the_pass_by_the_interval(
     state.handle_readable();
     attend(&mut state, now, None);
     assert!(!state.is_listening() && !state.stats(now).subscribed);
-    // What it had yet to tell is looked for first.
+    // Its remaining events are read first.
     let looked = now + DEBOUNCE;
     pass(&mut state, looked);
     assert_eq!(state.poll_timeout(), Some(looked + INTERVAL));

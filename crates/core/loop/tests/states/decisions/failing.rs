@@ -24,7 +24,7 @@ fn all(ops: impl IntoIterator<Item = (OpKey, &'static str, Outcome)>) -> PassSum
     passed
 }
 
-/// A state with an interval that is of no matter, and the time.
+/// Returns a state with an interval that no test reaches, and the time.
 fn endless(config: Config, subscription: SubscriptionState) -> (State, Instant) {
     let now = Instant::now();
     let mut state = State::new(config.with_interval(Duration::MAX));
@@ -33,14 +33,14 @@ fn endless(config: Config, subscription: SubscriptionState) -> (State, Instant) 
     (state, now)
 }
 
-/// One whose op failed so in the first pass.
+/// Returns a state whose op failed with this class in the first pass.
 fn failed(class: ErrorClass, subscription: SubscriptionState) -> (State, Instant) {
     let (mut state, now) = endless(config(), subscription);
     over(&mut state, now, &summary_of(KEY, Outcome::Failed(class)));
     (state, now)
 }
 
-/// Runs a pass that takes no time. Returns whether the op was offered.
+/// Runs a pass that takes no time. Returns true if the op could be tried.
 fn over(state: &mut State, now: Instant, passed: &PassSummary) -> bool {
     let action = state.poll_action(now);
     assert!(matches!(action, Some(Action::Pass { .. })), "{action:?}");
@@ -88,7 +88,7 @@ fn events_neither_shorten_the_distance_of_what_is_busy_nor_raise_it() {
     for _ in 0..5 {
         state.handle_notification(now, Drained::Hint);
         now += DEBOUNCE;
-        // The source tries it all the same, and it fails.
+        // The source tries it anyway, and it fails.
         assert!(!over(&mut state, now, &failure), "not offered");
     }
     let retry = start + FIRST + DEBOUNCE;
@@ -96,7 +96,7 @@ fn events_neither_shorten_the_distance_of_what_is_busy_nor_raise_it() {
     assert!(over(&mut state, retry, &failure));
     let next = retry + 2 * FIRST + DEBOUNCE;
     assert_eq!(state.poll_timeout(), Some(next));
-    // Another desired state may well be of another mind about it; the world still is busy.
+    // A new desired state could change other failures, but the system is still busy.
     state.handle_desired(retry);
     let pending = summary_of(KEY, Outcome::Pending(()));
     assert!(!over(&mut state, retry + DEBOUNCE, &pending));
@@ -132,15 +132,14 @@ fn what_is_permanent_waits_for_a_hint_and_then_for_its_distance() {
         assert!(over(&mut state, retry, &failure));
         let longest = retry + LONGEST + DEBOUNCE;
         assert_eq!(state.poll_timeout(), Some(longest), "the hint is used up");
-        // Long after its distance a hint has it tried at once.
+        // Long after its delay, a hint makes it try at once.
         let late = now + Duration::from_secs(3600);
         state.handle_notification(late, Drained::Hint);
         assert!(over(&mut state, late + DEBOUNCE, &failure));
     }
 }
 
-/// Who sat on the key when the op was tried may go before the next look, and the hint that says so
-/// may be lost.
+/// The foreign object may go before the next pass, and the hint about this may be lost.
 #[test]
 fn a_conflict_is_tried_again_though_no_hint_says_that_it_is_over() {
     let (mut state, now) = failed(ErrorClass::Conflict, SubscriptionState::Pushed);
@@ -223,7 +222,7 @@ fn failed_ops_are_tried_again_by_dirty_passes_a_few_at_a_time() {
         assert!(matches!(action, Some(Action::Pass { extent: Extent::Dirty, .. })));
         let due = state.due().to_vec();
         assert_eq!(due.len(), tried);
-        // What it does not name is as desired.
+        // An op that the pass does not name is no longer needed.
         state.handle_pass_done(now, Some(&PassSummary::default()));
         assert!(due.iter().all(|key| !state.is_tracked(*key)));
     }

@@ -1,4 +1,4 @@
-//! The timer of a source whose subscription covers what it manages.
+//! The timer of a source whose subscription covers all that it manages.
 
 use trueup_reconcile::{ErrorClass, EventCoverage, Outcome};
 
@@ -10,7 +10,7 @@ fn covered(coverage: EventCoverage) -> PassSummary {
     PassSummary { converged: true, coverage, ..PassSummary::default() }
 }
 
-/// Runs the pass that is due, which takes so long. Returns its end.
+/// Runs the due pass, which takes `lasted`. Returns its end.
 fn run(
     state: &mut State,
     now: Instant,
@@ -23,7 +23,7 @@ fn run(
     end
 }
 
-/// Returns how long after such a full pass the next one is due.
+/// Returns the time from such a full pass to the next one.
 fn rest_after(summary: Option<&PassSummary>) -> Duration {
     let (mut state, now) = subscribed();
     let end = run(&mut state, now, LASTED, summary);
@@ -37,7 +37,7 @@ fn rest_after(summary: Option<&PassSummary>) -> Duration {
 fn a_full_pass_that_events_could_replace_takes_a_hundredth_of_the_time() {
     let all = covered(EventCoverage::Everything);
     assert_eq!(rest_after(Some(&all)), 100 * LASTED);
-    // Not converged: what fails has its own times, and events say when a conflict is over.
+    // Not converged: failures have their own times, and events report the end of a conflict.
     let exceptions = PassSummary {
         converged: false,
         objects: [(OpKey(1), Outcome::Pending(()))].into(),
@@ -117,7 +117,7 @@ fn the_factor_is_configured_and_zero_is_none() {
     state.config = config().with_interval_factor(20);
     let end = run(&mut state, now, LASTED, Some(&covered(EventCoverage::Everything)));
     assert_eq!(state.poll_timeout(), Some(end + 20 * LASTED));
-    // Beyond the clock's range it never comes.
+    // A time beyond the clock's range never comes.
     let (mut state, now) = subscribed();
     state.config = config().with_interval_factor(u32::MAX);
     let lasted = Duration::from_secs(u64::MAX / 1_000_000_000);

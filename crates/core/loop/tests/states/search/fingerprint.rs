@@ -1,17 +1,17 @@
-//! Fingerprints: two states with equal fingerprints decide alike from now on.
+//! Fingerprints: two states with equal fingerprints make the same decisions from now on.
 
 use super::model::Model;
 use super::*;
 use crate::state::backoff::Backoff;
 use crate::state::budget::{Bucket, OP};
 
-/// Numbers of what later decisions depend on.
+/// The numbers on which later decisions depend.
 pub(super) trait Fingerprint {
     fn fingerprint(&self, now: u64) -> impl Iterator<Item = u8>;
 }
 
 impl Fingerprint for State {
-    /// Returns everything that later decisions depend on: the past and counters are left out.
+    /// Returns everything on which later decisions depend, without the past and the counters.
     fn fingerprint(&self, now: u64) -> impl Iterator<Item = u8> {
         let rel = |it: Option<Instant>| relative(it, now);
         let running = match self.phase {
@@ -67,7 +67,7 @@ impl Fingerprint for State {
     }
 }
 
-/// Returns what a budget has, in units of 1/[`REFILL`] of an op.
+/// Returns a budget's level, in units of 1/[`REFILL`] of an op.
 fn level(bucket: &mut Bucket, now: Instant) -> u8 {
     bucket.fill(now);
     (bucket.level * i128::from(REFILL) / OP) as u8
@@ -138,7 +138,7 @@ impl Model {
     }
 }
 
-/// Returns the ticks from now; the past counts as now.
+/// Returns the number of ticks from now; the past counts as now.
 fn relative(it: Option<Instant>, now: u64) -> u8 {
     let Some(it) = it else { return u8::MAX };
     let left = it.saturating_duration_since(at(now)).as_nanos();

@@ -1,30 +1,30 @@
-//! The model: the promises of the contract, and nothing of how they are kept.
+//! The model: the contract's promises, without their implementation.
 
 use super::world::World;
 use super::*;
 
-/// The promises. Instants are ticks.
+/// The promises. Times are in ticks.
 #[derive(Clone, Default)]
 pub(super) struct Model {
     pub(super) paused: bool,
     pub(super) stopped: bool,
     pub(super) ended: bool,
     pub(super) awaiting: Option<Action>,
-    /// The first hint that calls for a whole pass.
+    /// The first hint that calls for a full pass.
     pub(super) requested: Option<u64>,
     /// The first hint of the subscription.
     pub(super) dirty: Option<u64>,
     pub(super) immediate: bool,
     /// When the pass that continues a truncated one is due.
     pub(super) follow_up: Option<u64>,
-    /// When a full pass is due by the timer.
+    /// When a full pass by the timer is due.
     pub(super) timer: Option<u64>,
-    /// True if that is later than after an interval.
+    /// True if the timer waits longer than one interval.
     pub(super) is_rare: bool,
-    /// When a dirty pass is due by the timer.
+    /// When a dirty pass by the timer is due.
     pub(super) uncovered: Option<u64>,
-    /// Set from a loss of events until a full pass has ended without another: true if there was one
-    /// since that pass began.
+    /// Set from a loss of events until a full pass has ended without another: true if events were
+    /// lost since that pass began.
     pub(super) lost: Option<bool>,
     pub(super) rest: u64,
     pub(super) running: Option<Run>,
@@ -34,7 +34,7 @@ pub(super) struct Model {
     /// True if the desired state was changed.
     pub(super) changed: bool,
     pub(super) failing: Option<Failing>,
-    /// In ops times [`REFILL`], and of when.
+    /// The budget's level in ops times [`REFILL`], and the time of that level.
     pub(super) tokens: (u64, u64),
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Run {
     pub(super) extent: Extent,
     pub(super) ops: Option<u64>,
     pub(super) offered: bool,
-    /// It is the turn of the op that fails.
+    /// True if the failing op is due in this pass.
     pub(super) is_turn: bool,
 }
 
@@ -53,11 +53,11 @@ pub(super) struct Failing {
     pub(super) at: u64,
     pub(super) late: u64,
     pub(super) level: u64,
-    /// A pass has answered a hint since it was tried.
+    /// True if a pass has answered a hint since it was tried.
     pub(super) changed: bool,
-    /// The desired state was changed since it was tried.
+    /// True if the desired state was changed since it was tried.
     pub(super) freed: bool,
-    /// When it is its turn, where it was not tried at the last one.
+    /// Its next due time, if the last pass did not try it.
     pub(super) put_off: Option<u64>,
 }
 
@@ -72,7 +72,7 @@ impl Failing {
 }
 
 impl World {
-    /// Takes the result of the op that fails.
+    /// Handles the result of the failing op.
     pub(super) fn failing(&mut self, run: &Run, result: Result) {
         let whole = run.extent == Extent::Everything;
         let failing = &mut self.model.failing;
@@ -99,7 +99,7 @@ impl World {
                 *failing = Some(Failing { at, ..failed });
             }
             Result::Op(Outcome::Applied) => *failing = None,
-            // It was its turn, and it was not tried.
+            // It was due, and was not tried.
             Result::Op(Outcome::Pending(())) | Result::Error if run.is_turn => {
                 failing.iter_mut().for_each(|it| it.put_off(self.now + it.delay()));
             }
@@ -108,13 +108,13 @@ impl World {
                 failing.iter_mut().for_each(|it| it.put_off(self.now + rest));
             }
             Result::Op(Outcome::Pending(())) | Result::Error | Result::Truncated => {}
-            // Not seen any more.
+            // The pass no longer sees it.
             Result::Converged | Result::Again if whole || run.is_turn => *failing = None,
             Result::Converged | Result::Again => {}
         }
     }
 
-    /// Takes what follows by the timer from a pass that is over.
+    /// Schedules the timer's passes after a pass.
     pub(super) fn timer(&mut self, run: &Run, result: Result) {
         let model = &mut self.model;
         let is_subscribed = matches!(
@@ -122,7 +122,7 @@ impl World {
             Some(SubscriptionState::Polled | SubscriptionState::Pushed)
         );
         let is_pending = match result {
-            // Of an op that failed before the backoff takes care.
+            // The backoff handles an op that failed before.
             Result::Op(Outcome::Pending(())) => model.failing.is_none(),
             _ => false,
         };
@@ -157,7 +157,7 @@ impl World {
         self.model.tokens = (filled, self.now);
     }
 
-    /// Returns when the delay of the failing op has passed.
+    /// Returns when the failing op's delay has passed.
     pub(super) fn retry(&self) -> Option<u64> {
         let failing = self.model.failing?;
         let permanent = self.setup.fails.is_some_and(ErrorClass::is_permanent);
@@ -168,13 +168,13 @@ impl World {
         Some(failing.put_off.unwrap_or(at))
     }
 
-    /// Returns the pass that is due now by the promises.
+    /// Returns the pass that the promises call for now.
     pub(super) fn called_for(&self) -> Option<Extent> {
         let model = &self.model;
         let is_due = |first: Option<u64>| {
             first.is_some_and(|first| (first + DEBOUNCE).max(model.rest) <= self.now)
         };
-        // A change does not wait, but for the rest where a whole pass is to answer it.
+        // A change does not wait, except for the rest if a full pass will answer it.
         let in_whole = model.changed && model.requested.is_some();
         let at_rest = model.rest <= self.now;
         let is_over = |at: Option<u64>| at.is_some_and(|at| at <= self.now);

@@ -202,7 +202,7 @@ impl World {
                 assert!(!self.setup.budget, "more ops than the burst and the limit allow");
                 0
             });
-        // With its outcomes beforehand, or without, it is the same.
+        // Taking the outcomes beforehand makes no difference.
         let mut other = self.state.clone();
         other.handle_pass_done(at(self.now), passed);
         if let Some(passed) = passed {

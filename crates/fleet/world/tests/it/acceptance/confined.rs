@@ -1,4 +1,4 @@
-//! What a collection confines an export to, and what it refuses.
+//! Collections confine exports and refuse some.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ fn collect(keys: &str) -> Vec<Collect> {
     file.collects.unwrap_or_default()
 }
 
-/// Each is of a host, and of the revision by its place.
+/// Accepts exports given as host and data. The position is the revision.
 fn accepted(collects: &[Collect], exports: &[(&str, &str)]) -> Accepted {
     let exports: Vec<_> = (exports.iter().zip(1..))
         .map(|((exporter, data), created)| exported(exporter, "n", created, created, data))
@@ -80,7 +80,7 @@ fn what_is_no_route_or_not_within_is_refused_with_the_reason() {
     }
 }
 
-/// The kernel takes some of these, as a route that goes nowhere, and refuses the others on each
+/// The kernel accepts some of these as a route that leads nowhere, and refuses the others on each
 /// host that collects them.
 #[test]
 fn a_gateway_or_a_destination_that_no_route_can_have_is_refused_with_the_reason() {
@@ -204,8 +204,8 @@ fn of_two_for_the_same_route_the_first_wins_and_a_part_of_another_prefix_is_show
 }
 
 proptest! {
-    /// Whatever hosts export, and in which order it is read: no panic, the same routes, and none
-    /// outside of what is collected.
+    /// For any exports in any order of reading, there is no panic, the accepted routes are the
+    /// same, and none is outside the collections.
     #[test]
     fn whatever_is_exported_the_same_is_accepted_and_it_is_within(
         exports in prop::collection::vec(

@@ -1,5 +1,4 @@
-//! What an exporting host learns of other hosts that export its prefixes, and what a grant keeps
-//! out.
+//! An exporting host learns of other hosts that export its prefixes. Grants refuse hostile exports.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -70,7 +69,7 @@ fn an_owner_learns_who_takes_its_prefix_a_part_of_it_or_waits_for_it() {
         let expected = effect.map(|effect| ("pods".to_owned(), effect, "b".to_owned(), 1));
         assert_eq!(effects(&found), Vec::from_iter(expected), "{other:?}");
     }
-    // Its own export is not in the store yet: whatever is there came first.
+    // Its own export is not in the store yet: every stored export came first.
     let found = contests(&own, &[("b", "x", 9, "10.20.1.0/24", 5)]);
     assert_eq!(found.contests()[0].effect, Takes);
     assert_eq!(found.contests()[0].created, None);
@@ -161,7 +160,7 @@ fn a_hostile_export_that_is_not_granted_is_refused_and_in_nobodys_way() {
         ("a", "more", 1, "10.20.2.0/24", 0),
         ("a", "pods", 9, "10.20.1.0/24", 0),
     ];
-    // Without grants the first one has it, and a part more.
+    // Without grants, the first export has it, and another has a part.
     let open = accept(None, &hostile);
     assert_eq!(takers(&open)[1], ("10.20.1.0/24".into(), "m2"));
     assert!(!open.overlaps.is_empty());
@@ -201,7 +200,7 @@ fn the_same_prefix_with_a_lower_metric_is_an_overlap() {
 }
 
 proptest! {
-    /// What is kept from change to change is what all that is there comes to.
+    /// The contests updated with each change equal those computed from the whole state.
     #[test]
     fn contests_are_those_of_what_is_there(
         changes in prop::collection::vec(
@@ -213,7 +212,7 @@ proptest! {
         let mut there: Vec<Exported> = Vec::new();
         for (host, name, created, dst, metric, is_new) in changes {
             let one = (["a", "b", "c"][host], ["pods", "part", "x"][name], created, dsts[dst], metric);
-            // A revision makes one export of a name.
+            // One revision makes one export of a name.
             let is_made = |it: &Exported| (it.0, it.1, it.2) == (one.0, one.1, one.2);
             match there.iter().position(|it| *it == one) {
                 Some(at) if !is_new => {

@@ -1,4 +1,4 @@
-//! What is accepted, kept from change to change, is what all resources together come to.
+//! The acceptance updated with each change equals one computed from all resources together.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use trueup_world::{Accepted, Collect, Entry, Origin, ResourceKey, Revision};
 
 use super::{accept, acceptance, exported, read};
 
-/// An export: the revision, the host, the name, a number of its own, and the route; a malformed one
+/// An export: the revision, the host, the name, a number of its own, and the route. A malformed one
 /// has no prefix.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Exported {
@@ -51,8 +51,8 @@ fn collects() -> Vec<Collect> {
     read("m", COLLECTS).collects.unwrap()
 }
 
-/// The rule, in the plainest way: one resource after the other, the first one first. Returns the
-/// routes with who exported them, and the reasons of those that make none.
+/// The rule in its simplest form: resources one after the other, the first one first. Returns the
+/// routes with their exporters, and the reasons for exports that make no route.
 fn by_the_rule(
     collects: &[Collect],
     all: &[Exported],
@@ -168,7 +168,7 @@ fn one_that_was_not_inserted_is_removed_without_effect() {
     let (other, _) = exported("a", "x", 2, 1, route);
     kept.remove(&other);
     assert_eq!(kept.settle().len(), 2, "a table each");
-    // A lease and a revision alone say nothing else.
+    // A new lease or revision does not change the content.
     let renewed = Entry { modified: Revision(9), ..(*resource).clone() }.into();
     kept.insert(&one, &renewed);
     assert!(kept.settle().is_empty());

@@ -1,4 +1,4 @@
-//! Routes that would lead away what this host needs: its store, its own addresses, its gateways.
+//! Refuses routes to addresses that this host needs: its store, its own addresses, its gateways.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ fn collects(more: &str) -> Vec<Collect> {
     read("m", &format!("{COLLECTS}{more}")).collects.unwrap()
 }
 
-/// This host is 10.0.0.5/24, and its store 10.0.0.1; another member is 172.16.9.1, by the default
+/// This host is 10.0.0.5/24, and its store 10.0.0.1. Another member is 172.16.9.1, by the default
 /// route.
 fn protected() -> Protected {
     let none: [Prefix; 0] = [];
@@ -33,7 +33,7 @@ fn data(dst: &str, via: &str) -> String {
     format!("{{ \"dst\": \"{dst}\", \"via\": \"{via}\" }}")
 }
 
-/// Each host has one export, unless a test numbers them.
+/// Makes a host's only export, unless the test numbers them.
 fn of(exporter: &str, created: u64, data: &str) -> (ResourceKey, Arc<Entry>) {
     exported(exporter, "n", 0, created, data)
 }
@@ -43,7 +43,7 @@ fn insert(acceptance: &mut Acceptance, exporter: &str, created: u64, data: &str)
     acceptance.insert(&key, &resource);
 }
 
-/// The reasons of those that are refused.
+/// Returns the reasons of refused exports.
 fn reasons(acceptance: &mut Acceptance) -> Vec<String> {
     acceptance.settle();
     let refused = acceptance.accepted().refused.into_iter();
@@ -73,7 +73,7 @@ fn a_route_that_covers_what_this_host_needs_is_refused_and_the_rest_is_taken() {
         let taken: Vec<String> = acceptance.keys().map(|it| it.dst.to_string()).collect();
         assert_eq!(taken, ["10.20.9.0/24"], "beside {dst}");
     }
-    // Shorter than what leads there without it.
+    // These are shorter than the prefix that leads there without them.
     for dst in ["10.0.0.0/8", "10.0.0.0/23", "10.20.1.0/24", "64.0.0.0/2"] {
         let mut acceptance = super::acceptance(&collects(""), "m");
         acceptance.protect(&protected());
@@ -90,7 +90,7 @@ fn a_default_route_is_taken_if_the_store_is_in_a_subnet_of_this_host() {
     let mut acceptance = super::acceptance(&collects(""), "m");
     insert(&mut acceptance, "b", 1, &data("0.0.0.0/0", "10.0.0.7"));
     acceptance.protect(&protected);
-    // Nothing else is known to lead to the store.
+    // No other route to the store is known.
     assert_eq!(reasons(&mut acceptance), ["0.0.0.0/0 covers 10.0.0.1, an address of the store"]);
     let own = "10.0.0.5".parse().unwrap();
     acceptance.protect(&protected.with_own(own, prefix("10.0.0.0/24")));
@@ -127,7 +127,7 @@ fn what_has_cut_this_host_off_is_refused_until_it_changes() {
     acceptance.remove(&of("b", 1, &before).0);
     insert(&mut acceptance, "b", 1, &before);
     assert_eq!(reasons(&mut acceptance), ["the store was lost"]);
-    // One that comes later may have the prefix.
+    // A later export may have the prefix.
     let other = data("10.20.1.0/24", "10.0.0.8");
     insert(&mut acceptance, "c", 2, &other);
     acceptance.settle();
@@ -138,10 +138,10 @@ fn what_has_cut_this_host_off_is_refused_until_it_changes() {
     assert_eq!(acceptance.accepted().routes[&key].1.exporter, "b");
 }
 
-/// Something that happens to an acceptance.
+/// A step that changes an acceptance.
 #[derive(Clone, Debug)]
 enum Step {
-    /// An export of that destination and gateway.
+    /// An export with this destination and gateway.
     Insert(u64, u8, u8, u8),
     Remove(usize),
     Own(u8, u8),
@@ -170,8 +170,8 @@ fn subnet(host: u8, len: u8) -> Prefix {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
-    /// Whether an address or a route comes first: no route is taken that covers what is protected,
-    /// and what is taken is what all of it comes to.
+    /// In any order of addresses and routes, no route is accepted that covers a protected address.
+    /// The result depends only on the whole state.
     #[test]
     fn whatever_comes_first_nothing_is_taken_that_covers_what_is_protected(
         steps in prop::collection::vec(step(), 0..30),

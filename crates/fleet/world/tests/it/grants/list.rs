@@ -1,4 +1,4 @@
-//! What a reader refuses, and why.
+//! The lists that a reader refuses, and the reasons.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,7 +64,7 @@ fn a_signed_list_is_read_as_it_was_written() {
     assert_eq!((grants.serial(), grants.begins()), (3, now()));
     assert_eq!(grants.ends(), now() + DAY);
     assert!(seen.starts_with("3 "), "{seen}");
-    // The same one again, as after a restart.
+    // The same list again, as after a restart.
     assert_eq!(verify(&mut check, &signed(3)).unwrap(), list(3));
 }
 
@@ -136,7 +136,7 @@ fn an_older_list_and_another_one_with_the_same_number_are_refused() {
     let other = list(5).with_grant("m", prefix("0.0.0.0/0")).sign(&SECRET);
     let other = verify(&mut check, &other.unwrap());
     assert!(matches!(other, Err(GrantsError::Reused { serial: 5 })), "{other:?}");
-    // What an earlier process has seen counts as well.
+    // Lists that an earlier process has seen count as well.
     let mut next = super::check().with_seen(&seen).unwrap();
     let older = verify(&mut next, &signed(4));
     assert!(matches!(older, Err(GrantsError::RolledBack { .. })), "{older:?}");
@@ -154,9 +154,9 @@ fn a_forged_list_is_not_remembered_and_an_expired_one_is() {
     let forged = list(9).sign(&[8; 32]).unwrap();
     let result = check.verify(Some(&forged), |_| panic!("it is forged"));
     assert!(matches!(result, Err(GrantsError::Forged)), "{result:?}");
-    // It would be refused as an older one otherwise.
+    // If the forged list counted, this one would be refused as older.
     verify(&mut check.clone(), &signed(1)).unwrap();
-    // The operator did sign it: those before it are void.
+    // The operator did sign it, so all lists before it are void.
     let grants = verify(&mut check, &signed(9)).unwrap();
     assert!(grants.check_time(now() + DAY).is_err());
     let older = verify(&mut check, &signed(8));
@@ -287,7 +287,7 @@ proptest! {
         let _ = check().with_seen(&text);
     }
 
-    /// Whatever comes in whatever order, the number that is used never falls.
+    /// The number of the list in use never falls, whatever the order of lists.
     #[test]
     fn the_serial_number_never_falls(serials in prop::collection::vec(1..6_u64, 1..20)) {
         let mut check = check();

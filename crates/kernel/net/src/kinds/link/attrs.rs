@@ -11,15 +11,15 @@ use crate::values::{Dev, words};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct BridgeAttrs {
-    /// The spanning tree protocol runs.
+    /// True if the spanning tree protocol runs.
     pub stp: Option<bool>,
-    /// VLAN tags decide.
+    /// True if the bridge filters by VLAN tags.
     pub vlan_filtering: Option<bool>,
-    /// The forwarding delay in hundredths of a second, as `ip -d link` shows it; a desired one is
+    /// The forwarding delay in hundredths of a second, as `ip -d link` shows it. A desired one is
     /// even.
     pub forward_delay: Option<u32>,
-    /// How long a learnt address lasts, in hundredths of a second; with 0 none is learnt. A desired
-    /// one is even.
+    /// How long a learned address lasts, in hundredths of a second. With 0 the bridge learns none.
+    /// A desired one is even.
     pub ageing_time: Option<u32>,
 }
 
@@ -28,11 +28,11 @@ pub struct BridgeAttrs {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct VlanAttrs<D = Dev> {
-    /// The device below.
+    /// The device below, which has the tagged packets.
     pub link: D,
     /// The VLAN id, 0 to 4094.
     pub id: u16,
-    /// The tag's EtherType.
+    /// The tag's EtherType, 802.1Q or 802.1ad.
     pub protocol: VlanProtocol,
 }
 
@@ -48,14 +48,14 @@ impl<D> VlanAttrs<D> {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct MacvlanAttrs<D = Dev> {
-    /// The device below.
+    /// The device below, which the macvlan shares.
     pub link: D,
-    /// How its siblings see it; the kernel's default is VEPA.
+    /// How macvlans on the same device reach each other. The kernel's default is VEPA.
     pub mode: Option<MacvlanMode>,
 }
 
 impl<D> MacvlanAttrs<D> {
-    /// Makes the attributes of a macvlan on a device, all else left open.
+    /// Makes the attributes of a macvlan on a device, with all other fields left open.
     pub fn new(link: D) -> MacvlanAttrs<D> {
         MacvlanAttrs { link, mode: None }
     }
@@ -66,9 +66,9 @@ impl<D> MacvlanAttrs<D> {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct BondAttrs {
-    /// The mode; the kernel's default is balance-rr.
+    /// The mode. The kernel's default is balance-rr.
     pub mode: Option<BondMode>,
-    /// The interval of link monitoring, milliseconds; 0 is none.
+    /// The interval of link monitoring in milliseconds; 0 turns it off.
     pub miimon: Option<u32>,
 }
 
@@ -81,20 +81,20 @@ pub struct VxlanAttrs<D = Dev> {
     pub id: u32,
     /// The source address of outgoing packets.
     pub local: Option<IpAddr>,
-    /// Where packets to unknown addresses go: a peer, or a multicast group.
+    /// The destination of packets to unknown addresses: a peer, or a multicast group.
     pub remote: Option<IpAddr>,
-    /// The UDP destination port; the kernel's default is 8472.
+    /// The UDP destination port. The kernel's default is 8472.
     pub port: Option<u16>,
-    /// The device below.
+    /// The device below, out of which tunnel packets go. `None` if routing decides.
     pub link: Option<D>,
-    /// Addresses are learnt from packets.
+    /// True if the tunnel learns addresses from packets.
     pub learning: Option<bool>,
-    /// The TTL of outgoing packets; 0 inherits.
+    /// The TTL of outgoing packets. With 0 it is inherited.
     pub ttl: Option<u8>,
 }
 
 impl<D> VxlanAttrs<D> {
-    /// A VXLAN of an identifier, all else left open.
+    /// Makes the attributes of a VXLAN with an identifier, with all other fields left open.
     pub fn new(id: u32) -> VxlanAttrs<D> {
         VxlanAttrs {
             id,
@@ -140,14 +140,14 @@ setters! { impl VxlanAttrs<D> {
 /// The EtherType of a VLAN tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum VlanProtocol {
-    /// 802.1Q.
+    /// 802.1Q, EtherType 0x8100.
     #[default]
     Dot1Q,
-    /// 802.1ad.
+    /// 802.1ad, EtherType 0x88a8.
     Dot1Ad,
 }
 
-/// How macvlan siblings see each other (`MACVLAN_MODE_*`).
+/// How macvlans on the same device reach each other (`MACVLAN_MODE_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MacvlanMode {
@@ -155,11 +155,11 @@ pub enum MacvlanMode {
     Private,
     /// Through an outside switch.
     Vepa,
-    /// Directly.
+    /// Directly, on the device below.
     Bridge,
-    /// Alone on the device below.
+    /// One macvlan takes the device below for itself.
     Passthru,
-    /// By the source address.
+    /// Packets are filtered by their source address.
     Source,
 }
 
@@ -167,19 +167,19 @@ pub enum MacvlanMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BondMode {
-    /// `balance-rr`.
+    /// `balance-rr`: packets go out of the ports in turn.
     BalanceRr,
-    /// `active-backup`.
+    /// `active-backup`: one port at a time is active.
     ActiveBackup,
-    /// `balance-xor`.
+    /// `balance-xor`: a hash picks the port.
     BalanceXor,
-    /// `broadcast`.
+    /// `broadcast`: every port sends each packet.
     Broadcast,
-    /// `802.3ad`.
+    /// `802.3ad`: link aggregation by LACP.
     Dot3Ad,
-    /// `balance-tlb`.
+    /// `balance-tlb`: outgoing traffic follows the load.
     BalanceTlb,
-    /// `balance-alb`.
+    /// `balance-alb`: like `balance-tlb`, for incoming IPv4 traffic too.
     BalanceAlb,
 }
 

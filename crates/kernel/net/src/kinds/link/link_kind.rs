@@ -8,36 +8,36 @@ use super::{
 };
 use crate::values::{Dev, IfName};
 
-/// What kind of interface it is (`IFLA_INFO_KIND`), with the attributes of that kind.
+/// An interface's kind (`IFLA_INFO_KIND`), with that kind's attributes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum LinkKind<D = Dev> {
-    /// An Ethernet bridge.
+    /// An Ethernet bridge, with links as its ports.
     Bridge(BridgeAttrs),
     /// A pair of Ethernet devices.
     #[non_exhaustive]
     Veth {
-        /// The other end's name, given when the pair is created. Observed as `None` where the other
-        /// end lives in another namespace.
+        /// The other end's name, given when the pair is created. `None` if the other end is
+        /// observed in another namespace.
         peer: Option<IfName>,
     },
     /// A VXLAN tunnel endpoint.
     Vxlan(VxlanAttrs<D>),
     /// A VLAN on another device.
     Vlan(VlanAttrs<D>),
-    /// A device with a hardware address of its own on another device.
+    /// A device with its own hardware address on another device.
     Macvlan(MacvlanAttrs<D>),
-    /// An intermediate functional block.
+    /// An intermediate functional block, which queues redirected packets.
     Ifb,
-    /// A device that drops what it is given.
+    /// A device that drops all packets.
     Dummy,
-    /// A link aggregate.
+    /// A link aggregate of its ports.
     Bond(BondAttrs),
     /// A virtual routing and forwarding domain.
     Vrf {
-        /// Its table.
+        /// The number of its routing table.
         table: u32,
     },
     /// A TUN device (layer 3). Netlink cannot create one: it must exist.
@@ -49,16 +49,16 @@ pub enum LinkKind<D = Dev> {
 }
 
 impl<D> LinkKind<D> {
-    /// One end of a pair, with the name of the other.
+    /// Makes one end of a pair, with the other end's name.
     pub fn veth(peer: impl Into<Option<IfName>>) -> LinkKind<D> {
         LinkKind::Veth { peer: peer.into() }
     }
 
-    /// The same kind with another type of reference to the device below.
+    /// Translates the reference to the device below to another type.
     ///
     /// # Errors
     ///
-    /// That of `translate`.
+    /// Returns the error of `translate`.
     pub fn try_map_dev<F, E>(
         self,
         translate: impl FnOnce(D) -> Result<F, E>,
@@ -93,7 +93,7 @@ impl<D> LinkKind<D> {
         })
     }
 
-    /// The device that such a link is stacked on.
+    /// Returns the device that such a link is stacked on.
     pub fn lower(&self) -> Option<&D> {
         match self {
             LinkKind::Vxlan(vxlan) => vxlan.link.as_ref(),
@@ -103,7 +103,7 @@ impl<D> LinkKind<D> {
         }
     }
 
-    /// The kernel's word for it (`ip link add ... type`).
+    /// Returns the kernel's name for the kind (`ip link add ... type`).
     pub fn name(&self) -> &str {
         match self {
             LinkKind::Bridge(_) => "bridge",
@@ -121,8 +121,8 @@ impl<D> LinkKind<D> {
         }
     }
 
-    /// Returns true if such a link has a hardware address of Ethernet, whatever it is stacked on.
-    /// The address of a bond is that of its ports, which need not be Ethernet.
+    /// Returns true if such a link always has an Ethernet address. A bond takes its ports' address,
+    /// which may be of another type.
     pub fn is_ethernet(&self) -> bool {
         self.is_creatable() && !matches!(self, LinkKind::Bond(_))
     }
@@ -147,15 +147,16 @@ impl<D: Clone> LinkKind<D> {
     }
 }
 
-/// Returns true if an observed value is as desired, where anything is.
+/// Returns true if a desired value is open or equals the observed one.
 pub(super) fn open_or<T: PartialEq>(desired: &Option<T>, observed: &Option<T>) -> bool {
     desired.is_none() || desired == observed
 }
 
 impl BridgeAttrs {
-    /// The forwarding delays that a bridge with the spanning tree protocol can have
-    /// (`BR_MIN_FORWARD_DELAY`, `BR_MAX_FORWARD_DELAY`). Another is refused; one that was there
-    /// before the protocol was switched on becomes the nearest of these (`br_stp_start`).
+    /// The forwarding delays, in hundredths of a second, that the kernel allows for a bridge with
+    /// the spanning tree protocol (`BR_MIN_FORWARD_DELAY`, `BR_MAX_FORWARD_DELAY`). It refuses
+    /// others. When the protocol is switched on, it moves an earlier delay to the nearest of these
+    /// (`br_stp_start`).
     pub const STP_FORWARD_DELAY: RangeInclusive<u32> = 200..=3000;
 }
 
@@ -172,13 +173,13 @@ pub(super) fn compare_kind(
             in_place(open_or(delay, &o.forward_delay), "forward_delay", differ);
             in_place(open_or(age, &o.ageing_time), "ageing_time", differ);
         }
-        // The peer is not seen where it lives in another namespace.
+        // The peer is not visible if it is in another namespace.
         (LinkKind::Veth { peer: Some(d) }, LinkKind::Veth { peer: Some(o) }) => {
             recreate(d == o, "peer", differ);
         }
         (LinkKind::Veth { .. }, LinkKind::Veth { .. }) => {}
         (LinkKind::Vxlan(d), LinkKind::Vxlan(o)) => {
-            // `vxlan_nl2conf` refuses another identifier, port or address family.
+            // `vxlan_nl2conf` refuses to change identifier, port or address family.
             recreate(d.id == o.id, "id", differ);
             recreate(open_or(&d.port, &o.port), "port", differ);
             for (field, d, o) in [("local", d.local, o.local), ("remote", d.remote, o.remote)] {

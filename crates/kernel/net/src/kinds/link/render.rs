@@ -20,7 +20,7 @@ impl Render for Link {
         format!("{} {verb}", Self::IP_OBJECT)
     }
 
-    /// Netlink cannot create these, `ip` can: through a device file of its own.
+    /// Netlink cannot create these kinds, but `ip` can, through a device file.
     fn own_command(&self, action: Action) -> Option<String> {
         let mode = match (action, &self.kind) {
             (Action::Create, Some(LinkKind::Tun)) => "tun",
@@ -71,7 +71,7 @@ impl Link {
         LinkWords { link: self, which, devices }
     }
 
-    /// The fields in which another link differs, of this one and of that.
+    /// Returns the fields in which two links differ, as words for this one and for the other.
     pub(crate) fn differing_words(&self, other: &Link, devices: &Devices) -> (String, String) {
         let differing = self.differences(other).into_iter();
         let fields: BTreeSet<_> = differing.map(|difference| difference.field).collect();
@@ -81,20 +81,19 @@ impl Link {
     }
 }
 
-/// Which of a link's words are said.
+/// The part of a link to write.
 enum Which<'a> {
-    /// Every one that is stated.
+    /// Every declared field.
     All,
-    /// The name.
+    /// Only the name.
     Key,
-    /// What goes into the message that creates the link: master, alias and state follow later.
+    /// The fields of the message that creates the link. Master, alias and state follow later.
     New,
-    /// What sets up a link that was just created: its kind's own attributes are set already.
+    /// The fields set after creation, without those of the kind.
     Setup,
-    /// Some fields, as stated, by the words that
-    /// [`ObjectKind::compare`](crate::ObjectKind::compare) has for them.
+    /// These fields, by the names that [`ObjectKind::compare`](crate::ObjectKind::compare) uses.
     These(BTreeSet<&'static str>),
-    /// One of them.
+    /// A single field.
     Only(&'a str),
 }
 
@@ -113,7 +112,7 @@ impl Which<'_> {
     }
 }
 
-/// A link, from its name on.
+/// Writes a link, starting at its name.
 struct LinkWords<'a> {
     link: &'a Link,
     which: Which<'a>,
@@ -158,7 +157,7 @@ impl fmt::Display for LinkWords<'_> {
         let Some(kind) = &link.kind else { return Ok(()) };
         let mut attributes = Attributes { which, words: String::new() };
         attributes.say_all(kind, devices);
-        // Only where an attribute is said, unless the whole link is.
+        // Write the kind with its attributes, or for the whole link.
         if whole || !attributes.words.is_empty() {
             write!(f, " type {}", Word(kind.name().as_bytes()))?;
         }
@@ -166,7 +165,7 @@ impl fmt::Display for LinkWords<'_> {
     }
 }
 
-/// The attributes of a kind, each after a space.
+/// Writes a kind's attributes, each after a space.
 struct Attributes<'a> {
     which: &'a Which<'a>,
     words: String,
@@ -195,7 +194,7 @@ impl Attributes<'_> {
                 self.say("local", "local", vxlan.local);
                 let is_group = vxlan.remote.is_some_and(|remote| remote.is_multicast());
                 self.say("remote", if is_group { "group" } else { "remote" }, vxlan.remote);
-                // Not `link`, which `ip` drops for this kind without a word.
+                // Not `link`, which `ip` silently drops for this kind.
                 self.say("link", "dev", vxlan.link.map(|dev| Name(dev, devices)));
                 self.say("port", "dstport", vxlan.port);
                 self.say("ttl", "ttl", vxlan.ttl);

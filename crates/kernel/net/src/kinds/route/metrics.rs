@@ -1,41 +1,41 @@
-//! The metrics of a route (`RTA_METRICS`): MTU and its like, as the kernel would store them. The
-//! priority that iproute2 also calls `metric` is a field of the route.
+//! A route's metrics (`RTA_METRICS`), such as the MTU, as the kernel would store them. The
+//! priority, which iproute2 also calls `metric`, is a field of the route.
 
 #[cfg(feature = "serde")]
 use crate::values::serial::by_word;
 use crate::values::words;
 
-/// A route metric of numeric value (`RTAX_*`), named as iproute2 names it.
+/// A numeric route metric (`RTAX_*`), named as in iproute2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Metric {
-    /// `RTAX_MTU`, bytes; the kernel caps it at 65520.
+    /// `RTAX_MTU`, in bytes. The kernel caps it at 65520.
     Mtu = 2,
-    /// `RTAX_WINDOW`, bytes.
+    /// `RTAX_WINDOW`, in bytes.
     Window = 3,
-    /// `RTAX_RTT`, eighths of a millisecond as the kernel keeps it.
+    /// `RTAX_RTT`, in the kernel's unit of 1/8 ms.
     Rtt = 4,
-    /// `RTAX_RTTVAR`, quarters of a millisecond as the kernel keeps it.
+    /// `RTAX_RTTVAR`, in the kernel's unit of 1/4 ms.
     RttVar = 5,
-    /// `RTAX_SSTHRESH`, segments.
+    /// `RTAX_SSTHRESH`, in segments.
     SsThresh = 6,
-    /// `RTAX_CWND`, segments.
+    /// `RTAX_CWND`, in segments.
     Cwnd = 7,
-    /// `RTAX_ADVMSS`, bytes; the kernel caps it at 65495.
+    /// `RTAX_ADVMSS`, in bytes. The kernel caps it at 65495.
     AdvMss = 8,
-    /// `RTAX_REORDERING`, segments.
+    /// `RTAX_REORDERING`, in segments.
     Reordering = 9,
-    /// `RTAX_HOPLIMIT`; the kernel caps it at 255.
+    /// `RTAX_HOPLIMIT`. The kernel caps it at 255.
     HopLimit = 10,
-    /// `RTAX_INITCWND`, segments.
+    /// `RTAX_INITCWND`, in segments.
     InitCwnd = 11,
     /// `RTAX_FEATURES`, a bit mask: 1 is ECN.
     Features = 12,
-    /// `RTAX_RTO_MIN`, milliseconds. TCP ignores it unless it is locked, so that a desired one
-    /// always is, as iproute2 has it.
+    /// `RTAX_RTO_MIN`, in milliseconds. TCP ignores it unless it is locked. So a desired one always
+    /// is, as in iproute2.
     RtoMin = 13,
-    /// `RTAX_INITRWND`, segments.
+    /// `RTAX_INITRWND`, in segments.
     InitRwnd = 14,
     /// `RTAX_QUICKACK`, 0 or 1.
     QuickAck = 15,
@@ -44,7 +44,8 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// The largest value that the kernel stores (`ip_metrics_convert` in net/ipv4/metrics.c).
+    /// Returns the largest value that the kernel stores (`ip_metrics_convert` in
+    /// net/ipv4/metrics.c).
     fn cap(self) -> u32 {
         match self {
             Metric::Mtu => 65535 - 15,
@@ -65,10 +66,10 @@ words!(Metric, u16:
 #[cfg(feature = "serde")]
 by_word!(Metric: "a metric");
 
-/// The number of the congestion control algorithm.
+/// The attribute number of the congestion control algorithm.
 pub(super) const RTAX_CC_ALGO: u32 = 16;
 
-/// The metrics of a route (`RTA_METRICS`). Without any it takes no memory beyond a pointer.
+/// A route's metrics (`RTA_METRICS`). An empty set takes only a pointer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(from = "Option<MetricValues>"))]
@@ -84,7 +85,7 @@ struct MetricValues {
 }
 
 impl Metrics {
-    /// Sets a metric; 0 takes it away, as the kernel reports none that is 0.
+    /// Sets a metric. 0 removes it, since the kernel reports no metric of 0.
     pub fn set(&mut self, metric: Metric, value: u32) {
         let capped = value.min(metric.cap());
         let values = self.0.get_or_insert_default();
@@ -102,38 +103,38 @@ impl Metrics {
         self.settle();
     }
 
-    /// Sets which metrics the kernel may not adapt: bit n locks metric n (`RTAX_LOCK`).
+    /// Sets the metrics that the kernel may not adapt: bit n locks metric n (`RTAX_LOCK`).
     pub fn set_lock(&mut self, mask: u32) {
         self.0.get_or_insert_default().lock = mask;
         self.settle();
     }
 
-    /// The value of a metric.
+    /// Returns the value of a metric, or `None` if it is not set.
     pub fn value(&self, metric: Metric) -> Option<u32> {
         self.iter().find(|(known, _)| *known == metric).map(|(_, value)| value)
     }
 
-    /// The numeric metrics that are set, by number.
+    /// Returns the numeric metrics that are set, by number.
     pub fn iter(&self) -> impl Iterator<Item = (Metric, u32)> + '_ {
         self.0.iter().flat_map(|values| values.numbers.iter().copied())
     }
 
-    /// The congestion control algorithm.
+    /// Returns the congestion control algorithm, or `None` if it is not set.
     pub fn congctl(&self) -> Option<&str> {
         self.0.as_ref()?.congctl.as_deref()
     }
 
-    /// Which metrics are locked: bit n for metric n.
+    /// Returns the locked metrics: bit n for metric n.
     pub fn lock(&self) -> u32 {
         self.0.as_ref().map_or(0, |values| values.lock)
     }
 
-    /// Returns true if none is set.
+    /// Returns true if no metric is set.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Returns true if a metric is locked that has no value: the kernel would keep the lock alone.
+    /// Returns true if a metric without a value is locked: the kernel would keep the lock alone.
     pub(crate) fn locks_nothing(&self) -> bool {
         let numbers = self.iter().map(|(metric, _)| metric as u32);
         let congctl = self.congctl().map(|_| RTAX_CC_ALGO);
@@ -141,7 +142,7 @@ impl Metrics {
         self.lock() & !set != 0
     }
 
-    /// The same metrics, and those of `other` that are not set here, each with its lock.
+    /// Adds the metrics of `other` that are not set here, each with its lock.
     #[must_use]
     pub(crate) fn with_open_of(&self, other: &Metrics) -> Metrics {
         let mut all = self.clone();
@@ -160,8 +161,8 @@ impl Metrics {
         all
     }
 
-    /// The same metrics as they are desired: with the lock without which a value has no effect
-    /// (`tcp_rto_min` asks `dst_metric_locked`).
+    /// Adds the lock without which a desired value has no effect (`tcp_rto_min` asks
+    /// `dst_metric_locked`).
     #[must_use]
     pub(crate) fn desired(mut self) -> Metrics {
         if self.value(Metric::RtoMin).is_some() {
@@ -179,7 +180,7 @@ impl Metrics {
 
 #[cfg(feature = "serde")]
 impl From<Option<MetricValues>> for Metrics {
-    /// What was read may hold what is never kept: a value above the cap, a metric twice.
+    /// The input may hold values that are never kept: above the cap, or a metric twice.
     fn from(read: Option<MetricValues>) -> Metrics {
         let mut metrics = Metrics::default();
         if let Some(values) = read {

@@ -9,8 +9,8 @@ use crate::kinds::{Render, Words, or_none, words_or_none};
 use crate::values::Family;
 use crate::words::{Name, Word};
 
-/// A delete names gateways too. Without them IPv4 would take the first of several routes with one
-/// key, and IPv6 every sibling; the protocol keeps both from another writer's.
+/// A delete names gateways too. Without them IPv4 would delete the first of several routes with a
+/// key, and IPv6 all of them. The protocol protects other writers' routes.
 impl Render for Route {
     const IP_OBJECT: &'static str = "route";
 
@@ -70,8 +70,8 @@ impl Render for Route {
     }
 }
 
-/// The scope that iproute2 gives a route that names none (`iproute_modify` in ip/iproute.c). It
-/// takes a list of next hops to be gateways, the kernel's canonical scope looks at them.
+/// Returns iproute2's default scope (`iproute_modify` in ip/iproute.c). It takes a list of next
+/// hops for gateways; the kernel's canonical scope looks at them.
 fn own_scope(route: &Route) -> Scope {
     match (route.kind, &route.nexthops) {
         (RouteType::Local, _) => Scope::HOST,
@@ -82,7 +82,7 @@ fn own_scope(route: &Route) -> Scope {
     }
 }
 
-/// The type, by number where iproute2 has no word.
+/// Writes the type, by number if iproute2 has no word.
 pub(crate) struct TypeName(pub(crate) RouteType);
 
 impl fmt::Display for TypeName {
@@ -95,7 +95,7 @@ impl fmt::Display for TypeName {
     }
 }
 
-/// One next hop, each word after a space, without its weight.
+/// Writes one next hop without its weight, each word after a space.
 pub(crate) struct Hop<'a>(pub(crate) &'a NextHop, pub(crate) Family, pub(crate) &'a Devices);
 
 impl fmt::Display for Hop<'_> {
@@ -116,7 +116,7 @@ impl fmt::Display for Hop<'_> {
     }
 }
 
-/// Where a route leads, each word after a space; nothing where it leads nowhere.
+/// Writes a route's next hops, each word after a space.
 pub(crate) struct HopWords<'a>(pub(crate) &'a NextHops, pub(crate) Family, pub(crate) &'a Devices);
 
 impl fmt::Display for HopWords<'_> {
@@ -134,7 +134,7 @@ impl fmt::Display for HopWords<'_> {
     }
 }
 
-/// Metrics, each word after a space, in the kernel's own units, as a bare number is to iproute2.
+/// Writes metrics in the kernel's units, as iproute2 reads bare numbers, each word after a space.
 pub(crate) struct MetricWords<'a>(pub(crate) &'a Metrics);
 
 impl fmt::Display for MetricWords<'_> {
@@ -158,7 +158,7 @@ impl fmt::Display for MetricWords<'_> {
     }
 }
 
-/// Returns true if iproute2 takes `lock` in front of the value.
+/// Returns true if iproute2 accepts `lock` before the value.
 fn takes_lock(metric: Metric) -> bool {
     use Metric::{AdvMss, Cwnd, HopLimit, Mtu, Reordering, Rtt, RttVar, SsThresh, Window};
     let lockable = [Mtu, Window, Rtt, RttVar, SsThresh, Cwnd, AdvMss, Reordering, HopLimit];

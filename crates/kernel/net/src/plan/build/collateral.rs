@@ -1,4 +1,4 @@
-//! Holds ops over what they would take along.
+//! Holds ops that would delete other objects along.
 
 use std::collections::BTreeSet;
 
@@ -13,9 +13,8 @@ use crate::plan::Notice;
 use crate::proof::Proof;
 use crate::values::Family;
 
-/// Holds the ops that would take along what is not ours, or what is ours and of an unmanaged kind.
-/// A link is never recreated where that would cost another writer something: resolving sees to
-/// that.
+/// Holds ops that would delete along foreign objects, or ours of an unmanaged kind. Resolving
+/// already prevents the recreation of a link if that would cost another writer something.
 pub(super) fn hold(found: &mut Findings, observed: &Observed, devices: &Devices, proof: Proof<'_>) {
     let takes_along = found.ops.iter().any(|op| match op.object.kind() {
         Kind::Link | Kind::Address => op.action != Action::Create,
@@ -25,7 +24,7 @@ pub(super) fn hold(found: &mut Findings, observed: &Observed, devices: &Devices,
     if !takes_along {
         return;
     }
-    // What is restored belongs to another writer again before anything is taken down.
+    // A restored object belongs to another writer again before anything is deleted.
     let restored = found.ops.iter().filter(|op| op.reason == Reason::Restored).map(|op| &op.object);
     let effects = Effects::new(observed).with_new_links(&found.ops, devices);
     let mut collateral = CollateralIndex::new(observed, effects, restored, proof);
@@ -36,7 +35,7 @@ pub(super) fn hold(found: &mut Findings, observed: &Observed, devices: &Devices,
     let mut places = Vec::new();
     let mut holds = Vec::new();
     let mut notices = Vec::new();
-    // What such a change would take along is not known.
+    // The objects that such a change would delete along are not known.
     found.ops.retain(|op| {
         op.action != Action::Update
             || match &op.object {
@@ -95,7 +94,7 @@ pub(super) fn hold(found: &mut Findings, observed: &Observed, devices: &Devices,
     for (at, hold) in holds {
         found.ops[at].hold = Some(hold);
     }
-    // What goes with several ops is named once.
+    // Name an object once, even if it goes with several ops.
     let mut named = BTreeSet::new();
     notices.retain(|notice| match notice {
         Notice::GoesAlong { object, .. } => named.insert(object.key()),

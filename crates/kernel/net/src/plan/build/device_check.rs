@@ -1,5 +1,4 @@
-//! Holds what cannot be on its devices as they are: each object by itself, whatever else is
-//! desired.
+//! Holds objects that cannot exist on their devices, each by itself.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,11 +9,11 @@ use crate::observed::Observed;
 use crate::op::{Hold, Reason};
 use crate::values::{Dev, LinkAddr};
 
-/// Tells whether objects can be on the devices that they name.
+/// Decides if objects can exist on the devices that they name.
 pub(super) struct DeviceCheck<'a> {
     devices: &'a Devices,
     has_missing: bool,
-    /// The lengths of the hardware addresses of the devices that exist, by index.
+    /// The hardware address lengths in bytes of existing devices, by index.
     lengths: HashMap<u32, usize>,
 }
 
@@ -29,7 +28,7 @@ impl<'a> DeviceCheck<'a> {
         }
     }
 
-    /// Returns why a desired object has to wait, if it has to.
+    /// Returns the reason for a desired object to wait, or `None`.
     pub(super) fn hold(&self, object: &Object) -> Option<Hold> {
         if self.has_missing
             && let Some(hold) = Hold::no_device(self.devices, object.devices())
@@ -44,11 +43,11 @@ impl<'a> DeviceCheck<'a> {
         is_too_long.then_some(Hold::LongAddress)
     }
 
-    /// Returns true if an address is longer than those of the device: the kernel would cut off its
-    /// end (`neigh_add` in net/core/neighbour.c, `do_setlink` in net/core/rtnetlink.c).
+    /// Returns true if an address is longer than the device's: the kernel would truncate it
+    /// (`neigh_add` in net/core/neighbour.c, `do_setlink` in net/core/rtnetlink.c).
     fn is_too_long(&self, address: Option<LinkAddr>, dev: Option<Dev>) -> bool {
         let longest = match dev.and_then(Dev::as_index) {
-            // What is to be created is of Ethernet.
+            // New devices are Ethernet.
             None => Some(6),
             Some(index) => self.lengths.get(&index).copied(),
         };
@@ -57,8 +56,8 @@ impl<'a> DeviceCheck<'a> {
         both.is_some_and(|(length, longest)| length > longest)
     }
 
-    /// Holds the ops on such objects, and the deletes of what they are to take the place of: what
-    /// would move to a missing device stays where it is.
+    /// Holds the ops on such objects, and the deletes of the objects that they replace: an object
+    /// that would move to a missing device stays where it is.
     pub(super) fn hold_all(&self, found: &mut Findings) {
         let mut waiting: BTreeMap<ObjectKey, Hold> = BTreeMap::new();
         for op in found.ops.iter_mut() {

@@ -1,4 +1,4 @@
-//! Links that are to have the declared addresses, and no others.
+//! Links that must have the declared addresses and no others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use crate::observed::Observed;
 use crate::op::{Hold, Reason};
 use crate::values::{Dev, IfName};
 
-/// Finds other writers' addresses on such links. They are deleted if the link is adopted, and else
-/// held.
+/// Finds other writers' addresses on such links. Deletes them if the link is adopted, else holds
+/// the deletes.
 pub(super) fn find(found: &mut Findings, observed: &Observed, policy: ConflictPolicy<'_>) {
     let (desired, proof) = (policy.desired, policy.proof);
     let links: BTreeMap<Dev, IfName> = desired

@@ -1,5 +1,5 @@
-//! What there is to do about links. They differ from the rest: some are not ours to create, the
-//! ends of a pair come and go together, and a new one is made first and set up after.
+//! Finds the ops on links. Some links are not ours to create, the ends of a pair come and go
+//! together, and a new link is created first and set up after.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ impl Find for Link {
         let present: BTreeMap<IfName, &Link> =
             observed.iter().map(|link| (link.name, link)).collect();
         let mut makers = makers(&wanted);
-        // An end that is there already makes no other.
+        // An existing end makes no other.
         makers.retain(|_, maker| {
             present.get(maker).is_none_or(|link| recreated.contains(&link.index))
         });
@@ -64,7 +64,7 @@ impl Find for Link {
         })
         .map_err(|duplicate| DesiredError::duplicate(Kind::Link, duplicate))?;
         for link in present.values().filter(|link| undesired.contains(&link.index)) {
-            // Either end of a pair takes the other along: the first by name stands for both.
+            // Deleting either end of a pair deletes the other. The first by name stands for both.
             let other = link.peer().and_then(|name| present.get(&name));
             if !other.is_some_and(|o| o.name < link.name && undesired.contains(&o.index)) {
                 found.op(Action::Delete, (*link).clone().into(), Reason::Undesired);
@@ -74,8 +74,8 @@ impl Find for Link {
     }
 }
 
-/// The links that come into being with the other end of their pair, and that other end: of two
-/// that name each other the first makes the second.
+/// Returns the links that come into being as the other end of a pair, each with the pair's maker.
+/// If two links name each other, the first makes the second.
 pub(crate) fn makers(wanted: &[Link]) -> BTreeMap<IfName, IfName> {
     let mut pairs: Vec<(IfName, IfName)> =
         wanted.iter().filter_map(|link| Some((link.name, link.peer()?))).collect();
@@ -98,7 +98,7 @@ fn existing(
     let differences = wanted.differences(there);
     let is_as_desired = differences.is_empty();
     let keeps = differences.iter().all(|difference| difference.in_place);
-    // What we could not have created is ours to set up, as far as the file says.
+    // A link that we cannot create is ours to set up as declared.
     let is_ours = policy.proof.may_change(&there) || !wanted.is_creatable();
     let (found_ours, foreign) = if is_ours {
         (Found::item(is_as_desired), Found::Nothing)
@@ -122,9 +122,9 @@ fn existing(
     }
 }
 
-/// `hold` finds why one that netlink can create has to wait, such as that the other end's name is
-/// that of a link that stays. If that went before the kernel makes the pair, the new end would have
-/// an index that we did not choose, nor record.
+/// Plans for a missing link. `hold` finds a reason for a creatable one to wait, such as an existing
+/// link with the other end's name. If the other link went before the kernel made the pair, the new
+/// end's index would be neither chosen nor recorded by us.
 fn missing(
     found: &mut Findings,
     wanted: &Link,
@@ -140,7 +140,7 @@ fn missing(
         }
     }
     // The kernel ignores an alias in the message that creates a link, and brings a new link up
-    // before it makes it a port; so these follow in a message of their own.
+    // before it makes it a port. So these follow in a second message.
     let later = wanted.up == Some(true)
         || wanted.master.flatten().is_some()
         || wanted.alias.as_deref().is_some_and(|alias| !alias.is_empty());
@@ -148,7 +148,7 @@ fn missing(
     if comes_with_peer && (later || at_once) {
         found.op(Action::Update, wanted.clone().into(), Reason::Missing);
     } else if later {
-        // The kernel refuses to set some attributes of some kinds again.
+        // For some kinds the kernel refuses to set some attributes again.
         let rest = Link { kind: None, mtu: None, address: None, group: None, ..wanted.clone() };
         found.op(Action::Update, rest.into(), Reason::Missing);
     }

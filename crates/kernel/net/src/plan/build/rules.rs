@@ -1,5 +1,5 @@
-//! What there is to do about rules. The protocol is part of a rule's key, so that ours could be
-//! there beside an equal one of another writer; but one that was there before us satisfies ours.
+//! Finds the ops on rules. The protocol is part of a rule's key, so ours could exist beside an
+//! equal one of another writer. But an equal one that was there first satisfies ours.
 
 use std::borrow::Cow;
 use std::cell::LazyCell;
@@ -29,8 +29,8 @@ impl Find for Rule {
     }
 }
 
-/// Returns the desired rules that no rule of another writer satisfies, and the observed ones but
-/// those that satisfy one.
+/// Returns the desired rules not satisfied by a foreign rule, and the observed rules without the
+/// satisfying ones.
 fn without_satisfied<'a>(
     found_ops: &mut Findings,
     desired: Canonical<&[Rule]>,
@@ -40,7 +40,7 @@ fn without_satisfied<'a>(
     let proof = policy.proof;
     let ours = observed.iter().filter(|rule| proof.is_ours(*rule));
     let own_keys = LazyCell::new(|| ours.map(ObjectKind::key).collect::<HashSet<Rule>>());
-    // Of equal ones that which is ours already serves, else that of the lowest protocol.
+    // Of equal rules, prefer the one that is already ours, then the lowest protocol.
     let mut others: HashMap<Rule, (bool, u8)> = HashMap::new();
     for rule in observed.iter().filter(|rule| !proof.bears_marker::<Rule>(rule.protocol)) {
         let rank = (!proof.is_ours(rule), rule.protocol);
@@ -77,8 +77,8 @@ fn without_satisfied<'a>(
     (rest, idle.cloned().collect())
 }
 
-/// A new rule is refused as existing where one of ours stands that has all of its selectors and
-/// more. Such a one is deleted, and created again after the new one.
+/// Finds rules of ours that would make the kernel refuse a new one as existing, since they have all
+/// of its selectors and more. Deletes each, and creates it again after the new rule.
 pub(super) fn recreate_shadowing_rules(
     found: &mut Findings,
     observed: &Observed,
@@ -110,12 +110,11 @@ pub(super) fn recreate_shadowing_rules(
     }
 }
 
-/// Holds the deletes that could take another writer's rule, and the creates that wait for them. The
-/// kernel deletes the first rule that has all the selectors of the request, whatever more it has
-/// (`rule_find`).
+/// Holds deletes that could hit another writer's rule, and the creates waiting for them. The kernel
+/// deletes the first rule that has all selectors of the request, even if it has more (`rule_find`).
 pub(super) fn hold_ambiguous_deletes(found: &mut Findings, observed: &Observed, proof: Proof<'_>) {
     let foreign: Vec<&Rule> = observed.rules.iter().filter(|rule| !proof.is_ours(*rule)).collect();
-    // Most deletes share a priority with no other writer's rule, and every search looks at it.
+    // Most deletes share their priority, which every search compares, with no foreign rule.
     let priorities: BTreeSet<u32> = foreign.iter().map(|rule| rule.priority).collect();
     let mut found_by: BTreeMap<Selectors, HashMap<Rule, &Rule>> = BTreeMap::new();
     let mut held: HashMap<Rule, Object> = HashMap::new();
@@ -130,7 +129,7 @@ pub(super) fn hold_ambiguous_deletes(found: &mut Findings, observed: &Observed, 
         let others = found_by.entry(by).or_insert_with(|| {
             let mut found: HashMap<Rule, &Rule> = HashMap::new();
             for rule in &foreign {
-                // Of several the least is named, in whatever order they were read.
+                // Of several, name the least, in any order of reading.
                 let least = found.entry(rule.searched_by(by)).or_insert(rule);
                 *least = rule.min(least);
             }

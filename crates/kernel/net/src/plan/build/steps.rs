@@ -1,11 +1,12 @@
-//! Steps on the way to what is desired of a link, where the kernel cannot go there at once.
+//! Intermediate steps for links, if the kernel cannot reach the desired state at once.
 //!
-//! - A bond or team refuses a port that is up: the port is set down first.
-//! - A VXLAN whose lower device changes keeps the default forwarding entry of the former one
-//!   (`vxlan_changelink`). It goes with the remote address, which is taken away first.
-//! - No two macvlans on a device have one hardware address. Where one is to have that of another
-//!   that gets a new one, the other has a temporary one first. So their order does not matter, even
-//!   if they exchange their addresses.
+//! - A bond or team refuses a port that is up, so the port is set down first.
+//! - A VXLAN whose lower device changes keeps the former one's default forwarding entry
+//!   (`vxlan_changelink`). The entry goes with the remote address, which is therefore removed
+//!   first.
+//! - No two macvlans on a device can have the same hardware address. If one is to get the address
+//!   of another that changes its own, the other gets a temporary address first. So their order does
+//!   not matter, even if they exchange addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -17,7 +18,7 @@ use crate::op::{Op, Reason};
 use crate::resolve::Resolved;
 use crate::values::{Dev, IfName, LinkAddr};
 
-/// Puts the steps of updates of links before these.
+/// Inserts the steps before the updates of links.
 pub(super) fn add(found: &mut Findings, desired: &Resolved, observed: &Observed) {
     if !found
         .ops
@@ -47,8 +48,8 @@ pub(super) fn add(found: &mut Findings, desired: &Resolved, observed: &Observed)
     found.ops = ops;
 }
 
-/// Returns a link that is down, for one that is up and becomes a port of a master that takes none
-/// such. It comes up again with the update, also if the master refuses it.
+/// Returns the link set down, if it is up and its new master refuses such ports. The update sets it
+/// up again, even if the master refuses it.
 fn set_down(link: &mut Link, was: &Link, desired: &Resolved, observed: &Observed) -> Option<Link> {
     let [refused_up, refuses_up] = [was, &*link].map(|link| {
         let mut links = match link.master.flatten()?.as_index() {
@@ -59,14 +60,14 @@ fn set_down(link: &mut Link, was: &Link, desired: &Resolved, observed: &Observed
         let kind = links.find(|link| link.name == *name)?.kind.as_ref()?;
         matches!(kind.name(), "bond" | "team").then_some(())
     });
-    // A master that lets a port go sets it down.
+    // A master sets down a port that leaves it.
     let is_down = was.up != Some(true) || refused_up.is_some();
     refuses_up.filter(|()| !is_down && link.master != was.master)?;
     link.up = link.up.or(Some(true));
     Some(was.clone().with_up(false))
 }
 
-/// Returns a VXLAN without its remote address, for one whose lower device changes.
+/// Returns a VXLAN without its remote address, if its lower device changes.
 fn without_remote(link: &mut Link, was: &Link) -> Option<Link> {
     let (Some(LinkKind::Vxlan(wanted)), Some(LinkKind::Vxlan(former))) =
         (&mut link.kind, &was.kind)
@@ -83,7 +84,7 @@ fn without_remote(link: &mut Link, was: &Link) -> Option<Link> {
     Some(was.clone().with_kind(LinkKind::Vxlan((*former).with_remote(none))))
 }
 
-/// The hardware addresses that macvlans are to have, and all that are in use.
+/// The desired hardware addresses of macvlans, and all in use.
 struct Addresses {
     wanted: BTreeMap<(Dev, LinkAddr), BTreeSet<IfName>>,
     used: BTreeSet<LinkAddr>,
@@ -105,12 +106,12 @@ impl Addresses {
         Addresses { wanted, used }
     }
 
-    /// Returns a macvlan with a temporary address, if it has one that another is to have.
+    /// Returns a macvlan with a temporary address, if another macvlan is to have its present one.
     fn leave(&mut self, link: &Link, was: &Link) -> Option<Link> {
         let changes = link.address.is_some() && link.address != was.address;
         let others = self.wanted.get(&was.unique_address().filter(|_| changes)?)?;
         others.iter().find(|name| **name != link.name)?;
-        // Locally administered; there are more of them than links.
+        // Locally administered addresses. There are more of them than links.
         let temporary = (0..=u16::MAX).find_map(|number| {
             let [high, low] = number.to_be_bytes();
             let address = LinkAddr::from_bytes(&[2, b't', b'r', b'u', high, low]).ok()?;

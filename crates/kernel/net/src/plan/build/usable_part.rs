@@ -1,5 +1,5 @@
-//! What can be made of an object with several next hops while the devices of some are down: the
-//! kernel refuses the whole for one of them.
+//! The part of an object with several next hops that can be made while some of their devices are
+//! down. The kernel refuses the whole object because of a single one.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,8 +10,8 @@ use crate::op::Hold;
 use crate::resolve::Resolved;
 use crate::values::Dev;
 
-/// The devices that no next hop can lead out of once a plan is carried out. They are looked for
-/// where there are several next hops.
+/// The devices that no next hop can lead out of after the plan. Only looked up if there are several
+/// next hops.
 pub(super) struct DownDevices<'a> {
     desired: &'a Resolved,
     observed: &'a Observed,
@@ -20,9 +20,9 @@ pub(super) struct DownDevices<'a> {
 
 struct Found {
     down: BTreeSet<Dev>,
-    /// Those of them that are up, and have no carrier: no nexthop object can be made on one.
+    /// Devices among them that are up without a carrier: no nexthop object can be made on one.
     without_carrier: BTreeSet<Dev>,
-    /// The devices of the nexthop objects that are desired, by their ids.
+    /// The devices of desired nexthop objects, by id.
     of_objects: BTreeMap<u32, Dev>,
 }
 
@@ -49,7 +49,7 @@ impl<'a> DownDevices<'a> {
         self.found.get_or_init(|| self.find()).down.contains(&dev)
     }
 
-    /// Returns the device of a nexthop object, if the object cannot be made on it.
+    /// Returns the device of a nexthop object, if it prevents the object.
     fn of_unusable_object(&self, id: u32) -> Option<Dev> {
         let found = self.found.get_or_init(|| self.find());
         let dev = found.of_objects.get(&id)?;
@@ -62,9 +62,10 @@ impl<'a> DownDevices<'a> {
     }
 }
 
-/// An object that may have a part that can be made before the rest.
+/// An object of which part may be made before the rest.
 pub(super) trait UsablePart: ObjectKind {
-    /// Returns that part, and why the rest waits; `None` if all of the object can be made, or none.
+    /// Returns that part, and the rest's reason to wait. `None` if all of the object can be made,
+    /// or nothing.
     fn usable_part(&self, _down: &DownDevices<'_>) -> Option<(Self, Hold)> {
         None
     }

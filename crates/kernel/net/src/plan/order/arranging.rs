@@ -1,25 +1,25 @@
-//! Putting ops in the order of their ranks, at a million of them in little time and no second copy.
+//! Sorts a million ops by rank, in little time and without a second copy.
 
 use crate::kinds::Action;
 use crate::kinds::Object;
 use crate::op::Op;
 use crate::values::Family;
 
-/// From so many on deletes are scattered. Fewer cost the kernel next to nothing in any order, and
-/// read better in their own.
+/// Deletes are scattered from this number on. Fewer cost the kernel little in any order, and their
+/// own order is easier to read.
 const SCATTERED: usize = 256;
-/// So many rounds are made over what is scattered, a power of two. The kernel is as quick from 16
-/// to 256 of them; the fewer there are, the better reads ahead whoever goes round.
+/// The number of rounds over scattered ops, a power of two. The kernel is equally fast with 16 to
+/// 256. Readers that follow the same order read ahead better with few.
 const ROUNDS: usize = 64;
 
-/// Where an op goes, before what has a greater one. Ops of one rank stay as they were.
+/// An op's sort key. Ops with equal ranks keep their order.
 pub(super) type Rank = u64;
 
-/// An op's rank, where it was, and whether it is to be scattered.
+/// An op's rank, its former position, and true if it is to be scattered.
 type Place = (Rank, u32, bool);
 
-/// Orders ops by rank, and scatters runs where the kernel is quicker with them so. What is not to
-/// be scattered comes after what is then.
+/// Sorts ops by rank, and scatters runs that the kernel processes faster so. Within a rank,
+/// scattered ops come first.
 pub(super) fn arrange(ops: &mut [Op], rank: impl Fn(&Op) -> Rank) {
     if !ops.iter().any(is_scattered) && ops.iter().map(&rank).is_sorted() {
         return;
@@ -48,18 +48,18 @@ pub(super) fn arrange(ops: &mut [Op], rank: impl Fn(&Op) -> Rank) {
     }
 }
 
-/// Returns true if the kernel is quicker with ops like this when none comes beside the one before
-/// it. IPv4 routes are kept in a trie whose nodes grow and shrink (`resize` in
-/// net/ipv4/fib_trie.c): filled or emptied from one side, each does so again and again; from
-/// everywhere, once. A replace changes no node, and IPv6 routes are kept in a tree without such
-/// nodes: there the next is found sooner than any other.
+/// Returns true if the kernel is faster with such ops scattered. It keeps IPv4 routes in a trie
+/// whose nodes grow and shrink (`resize` in net/ipv4/fib_trie.c). If the trie is filled or emptied
+/// from one side, each node is resized again and again; if from everywhere, once. A replace resizes
+/// no node. IPv6 routes are in a tree without such nodes, where the neighbour of the last route is
+/// found fastest.
 fn is_scattered(op: &Op) -> bool {
     let route = matches!(&op.object, Object::Route(route) if route.family() == Family::Inet);
     route && op.action != Action::Update
 }
 
-/// Reorders a run into rounds over the whole of it: each takes every so many-th, and halves the
-/// widest gaps that those before it left.
+/// Reorders a run into rounds. Each round takes items at equal distances, and halves the widest
+/// gaps left by earlier rounds.
 fn scatter<T: Copy>(run: &mut [T], scratch: &mut Vec<T>) {
     scratch.clear();
     scratch.extend_from_slice(run);
@@ -70,7 +70,7 @@ fn scatter<T: Copy>(run: &mut [T], scratch: &mut Vec<T>) {
     }
 }
 
-/// Puts at each place the op that the order says, going round each circle of places once.
+/// Moves the ops to their ordered positions, following each cycle of positions once.
 fn permute(ops: &mut [Op], mut order: Vec<Place>) {
     for start in 0..order.len() {
         let mut at = start;

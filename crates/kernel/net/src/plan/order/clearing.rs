@@ -1,4 +1,4 @@
-//! What has to make room before anything is built.
+//! Finds objects that must make room before anything is built.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use crate::observed::Observed;
 use crate::op::{Op, Reason};
 use crate::values::{Dev, Family, IfName, LinkAddr};
 
-/// What a link holds that no two may hold at once.
+/// A property that only one link at a time can have.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Claim {
     Vxlan {
@@ -24,11 +24,11 @@ enum Claim {
         dot1ad: bool,
     },
     Name(IfName),
-    /// The hardware address of a macvlan, on the device below.
+    /// A macvlan's device below, with its hardware address.
     Address(Dev, LinkAddr),
 }
 
-/// What a link of this kind holds, and the name of the other end of its pair.
+/// Returns the claims of a link of this kind, and of the other end of its pair.
 fn claims(link: &Link) -> impl Iterator<Item = Claim> {
     let of_kind = match &link.kind {
         Some(LinkKind::Vxlan(vxlan)) => {
@@ -44,7 +44,7 @@ fn claims(link: &Link) -> impl Iterator<Item = Claim> {
     of_kind.into_iter().chain(address).chain(link.peer().map(Claim::Name))
 }
 
-/// Returns true if a step takes a hardware address from a link that another link is to have.
+/// Returns true if a step takes a hardware address from a link, for another link.
 pub(super) fn leaves_address(op: &Op) -> bool {
     match (op.reason, &op.object, op.was().as_deref()) {
         (Reason::Step, Object::Link(link), Some(Object::Link(was))) => link.address != was.address,
@@ -52,16 +52,16 @@ pub(super) fn leaves_address(op: &Op) -> bool {
     }
 }
 
-/// What goes and would take routes along that are just made.
+/// Objects whose deletes would remove new routes.
 #[derive(Default)]
 struct TakingRoutes {
     addresses: BTreeSet<AddressKey>,
     links: BTreeSet<Dev>,
 }
 
-/// Finds the addresses and links whose deletes take routes along that are just made: the last IPv4
-/// address of a device (`fib_disable_ip`), one that is a route's source (`fib_sync_down_addr`,
-/// `rt6_remove_prefsrc`), and a link through which a gateway is found that names no device.
+/// Finds addresses and links whose deletes would remove new routes: a device's last IPv4 address
+/// (`fib_disable_ip`), a route's source (`fib_sync_down_addr`, `rt6_remove_prefsrc`), and a link
+/// through which a gateway without a device is found.
 fn taking_routes(ops: &[Op], observed: &Observed) -> TakingRoutes {
     let mut links = BTreeSet::new();
     let mut deleted = BTreeSet::new();
@@ -118,7 +118,7 @@ fn taking_routes(ops: &[Op], observed: &Observed) -> TakingRoutes {
     taking
 }
 
-/// Finds what has to go before anything is built.
+/// Finds the objects to be deleted before anything is built.
 pub(super) fn cleared(ops: &[Op], observed: &Observed) -> Cleared {
     let mut wanted = BTreeSet::new();
     let mut subnets = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Which op needs which of those before it.
+//! The needs of ops: earlier ops that must succeed first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ use crate::resolve::Resolved;
 use crate::values::{Dev, IfName, LinkAddr};
 use crate::with_object;
 
-/// Returns true if no op can need another, so that none has to be looked up. None is on a link or
-/// an address then.
+/// Returns true if no op can need another, so that none must be looked up. Then none is on a link
+/// or an address.
 pub(super) fn are_free(ops: &[Op]) -> bool {
     let (mut makes, mut breaks) = (false, false);
     ops.iter().all(|op| match (&op.object, op.action) {
@@ -30,7 +30,7 @@ pub(super) fn are_free(ops: &[Op]) -> bool {
     })
 }
 
-/// Pairs of positions: the op at the first needs the op at the second, which comes before it.
+/// Returns pairs of positions: the op at the first needs the earlier op at the second.
 pub(super) fn needs(ops: &[Op], desired: &Resolved, observed: &Observed) -> Vec<(u32, u32)> {
     let mut before = Dependencies::new(&desired.devices);
     let mut deleted: BTreeSet<AddressKey> = BTreeSet::new();
@@ -44,7 +44,7 @@ pub(super) fn needs(ops: &[Op], desired: &Resolved, observed: &Observed) -> Vec<
             _ => {}
         }
     }
-    // What is there and stays comes first, so that no op waits for what is there.
+    // Existing objects come first if they stay, so that no op waits for them.
     let stays = observed
         .addresses
         .iter()
@@ -65,7 +65,7 @@ pub(super) fn needs(ops: &[Op], desired: &Resolved, observed: &Observed) -> Vec<
             needed.sort_unstable();
             needed.dedup();
             pairs.extend(needed.drain(..).map(|need| (at, need)));
-            // What is held for one next hop only completes what is made by another op.
+            // An op held for one next hop only completes an object that another op makes.
             if matches!(op.hold, Some(Hold::NextHop(_))) {
                 continue;
             }
@@ -77,12 +77,12 @@ pub(super) fn needs(ops: &[Op], desired: &Resolved, observed: &Observed) -> Vec<
     pairs
 }
 
-/// The steps on the way to what is desired of links.
+/// The steps towards the desired state of links.
 #[derive(Default)]
 struct Steps<'a> {
-    /// The updates that complete them, by the links' names.
+    /// The updates that complete them, by link name.
     completing: BTreeMap<IfName, &'a Link>,
-    /// The steps so far.
+    /// The positions of the steps so far, by link name.
     taken: BTreeMap<IfName, Vec<u32>>,
     /// The steps that take an address from a link for another one.
     addresses: BTreeMap<(Dev, LinkAddr), u32>,
@@ -103,8 +103,8 @@ impl<'a> Steps<'a> {
         Steps { completing: links.collect(), ..Steps::default() }
     }
 
-    /// Adds the steps that an op needs. Returns the link as an op completes it, if this one is a
-    /// step: it needs what that op does.
+    /// Adds the steps that an op needs. If the op is a step itself, returns the link as the
+    /// completing update leaves it, whose needs it shares.
     fn note(&mut self, at: u32, op: &Op, needed: &mut Vec<u32>) -> Option<&'a Link> {
         let Object::Link(link) = &op.object else {
             return None;

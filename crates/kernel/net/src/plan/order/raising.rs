@@ -1,22 +1,22 @@
-//! Which links come up after their addresses.
+//! Finds links that come up after their addresses.
 //!
-//! Each IPv6 address that is added to a link that is up makes it join another multicast group, and
-//! tell of all that it is in: the cost of `n` is that of their square. On a link that is down the
-//! kernel notes them down, and brings them all to life when it comes up. The outcome is the same
-//! where the kernel does for them then what it would have done at once (`addrconf_permanent_addr`
-//! in net/ipv6/addrconf.c); where it would not, the link comes up first:
+//! Each IPv6 address added to a link that is up makes the link join another multicast group, and
+//! announce all its groups: the cost grows with the square of their number. On a link that is down
+//! the kernel only stores them, and activates all of them when the link comes up. This is done only
+//! if the kernel then does the same as it would have done at once (`addrconf_permanent_addr` in
+//! net/ipv6/addrconf.c). In these cases the link comes up first:
 //!
-//! - with the first look at an address that ends or has another end on the link its prefix route is
-//!   left out for good, as only permanent ones are made up for;
-//! - what other links stand on is up before they are made: coming up it would take those VLANs
-//!   along that are to stay down (`vlan_device_event`), and one that is to come up cannot before
-//!   it;
-//! - a master is joined while there are no addresses: joining a VRF costs those that are there, and
-//!   a bond takes no port that is up; an MTU may be too small for IPv6, which costs them too.
+//! - An address has a lifetime or a peer. Its prefix route would never be added, since the kernel
+//!   adds the routes of permanent addresses only.
+//! - Other links are stacked on it. If it came up after them, it would set up VLANs that are to
+//!   stay down (`vlan_device_event`), and other VLANs cannot come up before it.
+//! - It joins a master. The port must have no addresses then: joining a VRF removes them, and a
+//!   bond takes no port that is up. An MTU may be too small for IPv6, which removes them too.
 //!
-//! One thing comes later: while it has no carrier, a link that comes up with its addresses has no
-//! multicast route (`ff00::/8` in table local) yet, which the first address added to one that is up
-//! brings at once (`addrconf_add_dev`). It comes with the carrier, before any packet can go.
+//! One difference remains. While a link has no carrier, coming up with its addresses gives it no
+//! multicast route (`ff00::/8` in table local) yet. The first address added to a link that is up
+//! brings the route at once (`addrconf_add_dev`). The route comes with the carrier, before any
+//! packet can be sent.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ use crate::op::Op;
 use crate::resolve::Resolved;
 use crate::values::{Dev, Family};
 
-/// The links whose coming up waits for their addresses.
+/// The links that wait for their addresses before they come up.
 #[derive(Default)]
 pub(super) struct Raising {
     devs: BTreeSet<Dev>,
@@ -62,7 +62,7 @@ impl Raising {
     }
 }
 
-/// The device that an op brings up and does nothing else to that its addresses would mind.
+/// Returns the device brought up by an op, if the op does nothing that affects the addresses.
 fn raised(op: &Op, desired: &Resolved) -> Option<Dev> {
     let Object::Link(link) = &op.object else {
         return None;
@@ -80,8 +80,7 @@ fn raised(op: &Op, desired: &Resolved) -> Option<Dev> {
     (was.up != Some(true) && same_mtu && same_master).then(|| Dev::index(was.index))
 }
 
-/// Returns true if the kernel makes of an address on a link that comes up what it makes of it on
-/// one that is up.
+/// Returns true if the kernel treats an address the same on a link that comes up later.
 fn waits_well(address: &Address) -> bool {
     let plain = [AddressFlags::AUTOJOIN, AddressFlags::MNGTMPADDR]
         .into_iter()

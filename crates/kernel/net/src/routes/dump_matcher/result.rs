@@ -1,4 +1,4 @@
-//! What a [`DumpMatcher`](super::DumpMatcher) finds in a dump.
+//! The results of a [`DumpMatcher`](super::DumpMatcher) for one dump.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
@@ -7,35 +7,35 @@ use std::net::IpAddr;
 use crate::kinds::{NextHops, ObjectKind as _, Route};
 use crate::routes::index::{Id, Key4, Key6, Packed, Routes};
 
-/// What is to be done with a row.
+/// The matcher's decision about a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum RowMatch {
-    /// The row is as desired: it need not be kept.
+    /// The row is as desired, and not kept.
     Matched,
-    /// The row is another writer's, and no route is desired on its key: it need not be kept.
+    /// The row is another writer's on no desired key, and not kept.
     Foreign,
-    /// The row is to be kept for the planner.
+    /// The row is kept for the planner.
     Kept,
-    /// The row is to be kept, and so is the one before it: both have one key, and the first was
-    /// taken for a match.
+    /// The row is kept together with the one before it: both have the same key, and the first one
+    /// had counted as a match.
     KeptBoth(Box<Route>),
 }
 
-/// What routes depend on beside the reachability of their gateways.
+/// The objects on which routes depend, besides the ones that make gateways reachable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RouteDependencies {
-    /// Devices, by index.
+    /// The devices of the routes' next hops, by index.
     pub devices: BTreeSet<u32>,
-    /// Preferred sources.
+    /// The routes' preferred source addresses.
     pub sources: BTreeSet<IpAddr>,
-    /// Nexthop objects, by id.
+    /// The nexthop objects that routes point at, by id.
     pub nexthops: BTreeSet<u32>,
 }
 
 impl RouteDependencies {
-    /// Adds those of a route.
+    /// Adds a route's dependencies.
     pub fn note(&mut self, route: &Route) {
         self.sources.extend(route.src);
         if let NextHops::Object(id, _) = &route.nexthops {
@@ -45,7 +45,7 @@ impl RouteDependencies {
         self.devices.extend(devices.filter_map(|dev| dev.as_index()));
     }
 
-    /// Adds others.
+    /// Adds the dependencies of other routes.
     pub fn add(&mut self, others: RouteDependencies) {
         self.devices.extend(others.devices);
         self.sources.extend(others.sources);
@@ -53,7 +53,7 @@ impl RouteDependencies {
     }
 }
 
-/// The keys of desired routes that no row matched, and what the matching rows depend on.
+/// The keys of desired routes without a matching row, and the dependencies of the matching rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mismatches {
     pub(super) v4: Vec<Key4>,
@@ -84,7 +84,7 @@ impl Mismatches {
             && other.v6.iter().all(|key| self.v6.binary_search(key).is_ok())
     }
 
-    /// Returns the mismatches of two dumps of the same routes: a route that was seen once is there.
+    /// Returns the mismatches common to two dumps of the same routes: a route seen once exists.
     pub(super) fn common(mut self, other: &Mismatches) -> Mismatches {
         self.v4.retain(|key| other.v4.binary_search(key).is_ok());
         self.v6.retain(|key| other.v6.binary_search(key).is_ok());
@@ -95,7 +95,7 @@ impl Mismatches {
 }
 
 impl<D: Clone + Eq + Hash> Routes<D> {
-    /// Returns the routes that have mismatches, and those on whose keys a row was kept.
+    /// Returns the routes with mismatches, and those with a kept row on their key.
     pub(super) fn mismatched(&self, mismatches: &Mismatches, kept: &[Route]) -> Routes<D> {
         let of_kept = kept.iter().map(|route| Packed::of(&route.key()));
         let v4 = of_kept.clone().filter_map(|key| match key {
@@ -115,13 +115,13 @@ impl<D: Clone + Eq + Hash> Routes<D> {
     }
 }
 
-/// Returns the rows of some keys. The first keys are in order, and all of them have rows.
+/// Returns the rows with some keys. The first keys are in order, and all of them have rows.
 fn among<K: Ord + Copy>(
     rows: &BTreeMap<K, Id>,
     keys: &[K],
     more: impl Iterator<Item = K>,
 ) -> BTreeMap<K, Id> {
-    // Many of many are found faster by a walk.
+    // If many keys are wanted, walking all rows is faster.
     let mut some: BTreeMap<K, Id> = if keys.len() > rows.len() / 16 {
         let mut wanted = keys.iter().peekable();
         let found = rows.iter().filter(|(key, _)| {
@@ -132,7 +132,7 @@ fn among<K: Ord + Copy>(
     } else {
         keys.iter().filter_map(|key| Some((*key, *rows.get(key)?))).collect()
     };
-    // Most of them are in order, and among the first.
+    // Most of them are in order, and come first.
     let mut rest = keys;
     for key in more {
         if rest.first().is_none_or(|next| *next > key) {

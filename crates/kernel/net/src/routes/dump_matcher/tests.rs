@@ -47,7 +47,7 @@ fn rows_in_order_match_and_rows_out_of_order_are_reported() {
     assert!(!matcher.settle(true));
 }
 
-/// What the rows that were dropped depend on is known from the matcher alone.
+/// Only the matcher knows the dependencies of dropped rows.
 #[test]
 fn each_dump_has_the_dependencies_of_its_own_rows() {
     let (routes, mut rows) = rows(&["10.0.0.0/16", "10.1.0.0/16"]);

@@ -5,33 +5,33 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::routes::index::{DumpKey, Id, tables};
 
-/// The desired routes of a family, walked in the order of a dump.
+/// A family's desired routes, walked in the order of a dump.
 pub(super) struct Walk<'a, K> {
     desired: &'a BTreeMap<K, Id>,
-    /// The table at hand.
+    /// The current table.
     table: Option<u32>,
     /// The next desired route in that table.
     next: Option<(K, Id)>,
-    /// Those after it.
+    /// The routes after it.
     rest: Range<'a, K, Id>,
-    /// All tables that came so far.
+    /// All tables so far.
     tables: BTreeSet<u32>,
-    /// The key of the last row, and true if a route is desired on it.
+    /// The last row's key, and true if a route is desired on it.
     last: Option<(K, bool)>,
     pub(super) mismatches: Vec<K>,
 }
 
-/// What is desired on the key of a row.
+/// The desired route with a row's key.
 pub(super) enum OnKey {
-    /// A route of this value.
+    /// A route with this value.
     Desired(Id),
     Undesired,
-    /// The row before it has the same key.
+    /// The row before has the same key.
     Repeated {
-        /// True if a route is desired on it.
+        /// True if a route with the key is desired.
         is_desired: bool,
     },
-    /// The row comes after one of a greater key, or its table came before.
+    /// The row follows one with a greater key, or its table came before.
     OutOfOrder,
 }
 
@@ -48,12 +48,12 @@ impl<'a, K: DumpKey> Walk<'a, K> {
         }
     }
 
-    /// Starts over.
+    /// Starts a new dump.
     pub(super) fn begin(&mut self) {
         *self = Walk::new(self.desired);
     }
 
-    /// Moves on to the key of the next row. Desired routes that the walk passes are mismatches.
+    /// Advances to the next row's key. Desired routes passed on the way are mismatches.
     #[inline]
     pub(super) fn find(&mut self, key: K) -> OnKey {
         let table = key.table();
@@ -98,8 +98,8 @@ impl<'a, K: DumpKey> Walk<'a, K> {
         self.table = None;
     }
 
-    /// Ends the walk of one table or of all, and returns the mismatches in order. All that is
-    /// desired in tables that did not come is among them.
+    /// Ends the walk of one table or of all, and returns the mismatches in order. They include all
+    /// desired routes in tables without rows.
     pub(super) fn end(&mut self, only: Option<u32>) -> Vec<K> {
         self.leave_table();
         for table in tables(self.desired) {

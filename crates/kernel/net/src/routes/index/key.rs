@@ -1,9 +1,9 @@
-//! The keys of routes as integers, in the order in which the kernel dumps a table.
+//! Route keys as integers, in the order of the kernel's dump of a table.
 //!
-//! - IPv4 (`fib_table_dump` in net/ipv4/fib_trie.c): the destination ascending; of one destination
-//!   the longest prefix first, then the highest type of service, then the lowest metric.
-//! - IPv6 (`fib6_walk` in net/ipv6/ip6_fib.c leaves a node after its children): by the last address
-//!   of the prefix; the longest first, then the lowest metric.
+//! - IPv4 (`fib_table_dump` in net/ipv4/fib_trie.c): by destination; with the same destination the
+//!   longest prefix first, then the highest type of service, then the lowest metric.
+//! - IPv6 (`fib6_walk` in net/ipv6/ip6_fib.c leaves a node after its children): by the prefix's
+//!   last address; the longest first, then the lowest metric.
 //!
 //! The kernel does not promise this order.
 
@@ -22,14 +22,14 @@ pub(crate) type Key4 = u128;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key6 {
     table: u32,
-    /// The last address of the prefix, in two halves.
+    /// The prefix's last address, in two halves.
     last: [u64; 2],
     /// 128 - length.
     host: u8,
     metric: u32,
 }
 
-/// A key, in the form of the map that it belongs to.
+/// A key, in the form of its map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Packed {
     V4(Key4),
@@ -38,11 +38,11 @@ pub(crate) enum Packed {
     Generic(RouteKey),
 }
 
-/// A key of a map that is in the order of the kernel's dumps.
+/// The key of a map in the order of the kernel's dumps.
 pub(in crate::routes) trait DumpKey: Copy + Ord + 'static {
     fn table(self) -> u32;
 
-    /// Returns all keys of a table.
+    /// Returns the range of all keys in a table.
     fn all_of(table: u32) -> RangeInclusive<Self>;
 }
 
@@ -118,7 +118,7 @@ fn host_bits(len: u8) -> u128 {
     u128::MAX.checked_shr(u32::from(len)).unwrap_or(0)
 }
 
-/// Returns the key of an IPv4 route as an integer.
+/// Returns an IPv4 route's key as an integer.
 #[inline]
 fn integer(key: &RouteKey) -> Option<Key4> {
     match (key.dst.address(), key.from) {
@@ -169,8 +169,7 @@ impl Packed {
     }
 }
 
-/// The order in which the kernel dumps them, IPv4 before IPv6. Keys with a source prefix come after
-/// those without.
+/// The order of the kernel's dumps, IPv4 before IPv6. Keys with a source prefix come last.
 impl Ord for RouteKey {
     #[inline]
     fn cmp(&self, other: &RouteKey) -> Ordering {

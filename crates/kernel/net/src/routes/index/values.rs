@@ -1,4 +1,4 @@
-//! What routes have beside their keys, each value held once: a million routes lead through few
+//! The fields of routes besides their keys, each combination stored once: a million routes use few
 //! gateways.
 
 use std::collections::HashMap;
@@ -9,17 +9,17 @@ use std::sync::Arc;
 use crate::kinds::{Metrics, NextHop, NextHops, Route, RouteKey, RouteType, Scope};
 use crate::values::{Family, Prefix};
 
-/// The position of a value among [`Values`].
+/// The position of a value in [`Values`].
 pub(crate) type Id = u32;
 
-/// All of a desired route but its key.
+/// All fields of a desired route except its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::routes) struct Value<D> {
-    /// The family of the key: the same value means something else in the other family.
+    /// The key's family: the same value means something else in the other family.
     pub(in crate::routes) family: Family,
-    /// The table of the key: the kernel looks a gateway up in it first.
+    /// The key's table: the kernel looks up a gateway there first.
     pub(in crate::routes) table: u32,
-    /// True if the key has a source prefix: such a route points at no nexthop object.
+    /// True if the key has a source prefix. Such a route points at no nexthop object.
     has_source: bool,
     kind: RouteType,
     pub(in crate::routes) nexthops: NextHops<D>,
@@ -30,8 +30,8 @@ pub(in crate::routes) struct Value<D> {
     unmodelled: bool,
 }
 
-/// The small fields go in as one number, and next hops likewise: each write costs as much as a few
-/// fields. Of the table the low byte will do.
+/// Hashes the small fields as one number, and so the next hops: each write costs as much as several
+/// fields. The low byte of the table suffices.
 impl<D: Hash> Hash for Value<D> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let scope = self.scope.map_or(u16::MAX, |scope| scope.0.into());
@@ -81,7 +81,7 @@ fn hash_address(address: IpAddr, state: &mut impl Hasher) {
 }
 
 impl<D> Value<D> {
-    /// Splits a route into its canonical key and its value.
+    /// Splits a route into canonical key and value.
     pub(super) fn of(route: Route<D>) -> (RouteKey, Value<D>) {
         let key = route.canonical_key();
         let value = Value {
@@ -101,7 +101,7 @@ impl<D> Value<D> {
 }
 
 impl<D: Clone> Value<D> {
-    /// Returns the route of a key.
+    /// Returns the route with a key.
     pub(in crate::routes) fn at(&self, key: RouteKey) -> Route<D> {
         Route {
             table: key.table,
@@ -119,7 +119,7 @@ impl<D: Clone> Value<D> {
         }
     }
 
-    /// Returns a route of the value, on a key that passes the check whatever the value.
+    /// Returns a route with this value, on a key that passes the check for any value.
     pub(in crate::routes) fn at_some_key(&self) -> Route<D> {
         self.at(RouteKey {
             from: self.has_source.then(|| Prefix::host(self.family.unspecified())),
@@ -127,23 +127,23 @@ impl<D: Clone> Value<D> {
         })
     }
 
-    /// Returns the same value with other next hops.
+    /// Replaces the next hops.
     pub(super) fn with_nexthops(&self, nexthops: NextHops<D>) -> Value<D> {
         Value { nexthops, ..self.clone() }
     }
 }
 
-/// So many values are compared one by one faster than they are hashed.
+/// Up to this number, comparing values one by one is faster than hashing.
 const FEW: usize = 8;
 
-/// Values, each with the number of routes that have it.
+/// Values, each with the number of routes that use it.
 #[derive(Clone, Debug)]
 pub(in crate::routes) struct Values<D> {
     slots: Vec<Option<(Arc<Value<D>>, u32)>>,
-    /// The positions of the values, once there were more than a few.
+    /// The values' positions, if there are more than a few.
     ids: Option<HashMap<Arc<Value<D>>, Id>>,
     free: Vec<Id>,
-    /// The value that was added last: runs of one value are long.
+    /// The value added last: equal values come in long runs.
     last: Option<Id>,
 }
 
@@ -158,14 +158,14 @@ impl<D> Values<D> {
         Some(&self.slots.get(id as usize)?.as_ref()?.0)
     }
 
-    /// Returns all values by their positions, and `None` where a position is free.
+    /// Returns all values by position, and `None` for a free one.
     pub(in crate::routes) fn iter(&self) -> impl Iterator<Item = Option<&Value<D>>> {
         self.slots.iter().map(|slot| slot.as_ref().map(|(value, _)| &**value))
     }
 }
 
 impl<D: Eq + Hash> Values<D> {
-    /// Returns true if a route has a value.
+    /// Returns true if a route uses the value.
     pub(in crate::routes) fn contains(&self, value: &Value<D>) -> bool {
         self.id(value).is_some()
     }
@@ -178,8 +178,7 @@ impl<D: Eq + Hash> Values<D> {
         known.map(|(id, _)| id)
     }
 
-    /// Adds a value to those that are found by their hashes, or begins with these where there are
-    /// more than a few.
+    /// Adds a value to the hash index, or builds the index once there are more than a few.
     fn index(&mut self, value: Arc<Value<D>>, id: Id) {
         match &mut self.ids {
             Some(ids) => {
@@ -198,7 +197,7 @@ impl<D: Eq + Hash> Values<D> {
         }
     }
 
-    /// Removes a value from those that are found by their hashes.
+    /// Removes a value from the hash index.
     fn unindex(&mut self, value: &Value<D>, id: Id) {
         if let Some(ids) = &mut self.ids
             && ids.get(value) == Some(&id)
@@ -207,7 +206,7 @@ impl<D: Eq + Hash> Values<D> {
         }
     }
 
-    /// Counts one more route of a value.
+    /// Adds a route to a value's count.
     pub(in crate::routes) fn add(&mut self, value: Value<D>) -> Id {
         let known = self
             .last
@@ -229,7 +228,7 @@ impl<D: Eq + Hash> Values<D> {
             }
             None => {
                 self.slots.push(slot);
-                // There are no more values than routes, and no more routes than memory for them.
+                // There are at most as many values as routes, which memory limits.
                 (self.slots.len() - 1) as Id
             }
         };
@@ -238,7 +237,7 @@ impl<D: Eq + Hash> Values<D> {
         id
     }
 
-    /// Counts one route less of a value, and returns the value.
+    /// Removes a route from a value's count, and returns the value.
     pub(in crate::routes) fn release(&mut self, id: Id) -> Option<Arc<Value<D>>> {
         let slot = self.slots.get_mut(id as usize)?;
         let (value, count) = slot.as_mut()?;
@@ -252,7 +251,7 @@ impl<D: Eq + Hash> Values<D> {
         Some(value)
     }
 
-    /// Gives all routes of a value another one.
+    /// Gives all routes with a value another one, and returns the former value.
     pub(in crate::routes) fn replace(&mut self, id: Id, value: Value<D>) -> Option<Arc<Value<D>>> {
         let (slot, _) = self.slots.get_mut(id as usize)?.as_mut()?;
         let value = Arc::new(value);
@@ -262,7 +261,7 @@ impl<D: Eq + Hash> Values<D> {
         Some(old)
     }
 
-    /// Returns the same values at the same positions, counted as often as they are among `ids`.
+    /// Returns the same values at the same positions, counted by their number among `ids`.
     pub(in crate::routes) fn among<I: Iterator<Item = Id>>(
         &self,
         ids: impl Fn() -> I,

@@ -24,7 +24,7 @@ fn a_part_is_listed_with_the_names_of_all_and_other_routes_with_their_own() {
     assert!(resolved.covers(&part));
     assert_eq!(listed(&resolved, &part), whole[1..]);
 
-    // The position of the value that is missing is free, and is used again.
+    // The missing value's position is free, and is used again.
     part.insert(route("10.2.0.0/16", Dev::index(4)));
     assert!(!resolved.covers(&part));
     let gone = listed(&resolved, &part);
@@ -42,7 +42,7 @@ fn routes_point_at_objects_whatever_part_of_them_is_listed() {
     let whole = listed(&resolved, &all);
     for route in &whole {
         assert!(matches!(route.nexthops, NextHops::Object(..)));
-        // Neither of these is a part: their values are at positions of their own.
+        // Neither of these is a part: their values have positions of their own.
         assert_eq!(listed(&resolved, &all.at([route.key()])), std::slice::from_ref(route));
     }
 }

@@ -1,4 +1,4 @@
-//! The change of a link that exists.
+//! The change of an existing link.
 
 use trueup_net::Link;
 
@@ -6,17 +6,17 @@ use super::{IFLA_IFNAME, IFLA_LINKINFO, NEW, clear_unless, header, link_kind, wr
 use crate::codec::{EncodeError, Resolve};
 use crate::wire::{MessageWriter, NLM_F_REQUEST};
 
-/// Encodes the change of a link that exists to what is stated in `link`, or, given what the link
-/// `was` observed as, to what of that differs. What can only change by recreation is left out, as
-/// are attributes that the kernel refuses even unchanged, such as a VXLAN's port. Where
-/// [`needs_kind_change`] says so, the kind's own attributes are left to [`change_kind`]; where
+/// Encodes the change of an existing link to the fields stated in `link`. Given the observed `was`,
+/// writes only fields that differ. Fields that only recreation can change are left out, and so are
+/// attributes refused by the kernel even unchanged, such as a VXLAN's port. If
+/// [`needs_kind_change`] returns true, the kind's own attributes are left to [`change_kind`]; if
 /// [`needs_master_first`] does, the master to [`change_master`].
 ///
-/// The link is addressed by the index of `was` or `link`; by name only where both are 0.
+/// The link is addressed by the index of `was` or `link`, or by name if both are 0.
 ///
 /// # Errors
 ///
-/// When a device is not resolved.
+/// If a device is not resolved.
 pub fn change(
     buffer: &mut Vec<u8>,
     link: &Link,
@@ -33,16 +33,16 @@ pub fn change(
     message.finish()
 }
 
-/// Returns whether a [`change_kind`] has to follow a [`change`], because the kernel does not take
-/// all in one message: VXLAN refuses an MTU beside its own attributes ("Cannot change mtu"), and a
-/// bridge judges the forwarding delay before it switches the spanning tree protocol off
-/// (`br_changelink` in net/bridge/br_netlink.c).
+/// Returns true if a [`change_kind`] must follow a [`change`], because the kernel refuses both in
+/// one message. A VXLAN refuses an MTU beside its own attributes ("Cannot change mtu"). A bridge
+/// checks the forwarding delay before it switches the spanning tree protocol off (`br_changelink`
+/// in net/bridge/br_netlink.c).
 #[must_use]
 pub fn needs_kind_change(link: &Link, was: Option<&Link>) -> bool {
     link_kind::changed_after(&different(link, was)).is_some()
 }
 
-/// Returns whether a [`change`] makes the link a port, or no longer a port.
+/// Returns true if a [`change`] makes the link a port, or no longer a port.
 #[must_use]
 pub fn changes_master(link: &Link, was: Option<&Link>) -> bool {
     match different(link, was).master {
@@ -51,20 +51,20 @@ pub fn changes_master(link: &Link, was: Option<&Link>) -> bool {
     }
 }
 
-/// Returns whether a [`change_master`] has to come before a [`change`]. The kernel sets a link up
-/// before it makes it a port (since 6.8; earlier, after that), but a bond refuses a port that is up,
-/// and sets down a port that it releases. If the master refuses the link, it comes up all the same.
+/// Returns true if a [`change_master`] must come before a [`change`]. The kernel sets a link up
+/// before it makes it a port (since 6.8; earlier, after that). But a bond refuses a port that is
+/// up, and sets down one on release. If the master refuses the link, it still comes up.
 #[must_use]
 pub fn needs_master_first(link: &Link, was: Option<&Link>) -> bool {
     link.up == Some(true) && changes_master(link, was)
 }
 
-/// Encodes the change of a link's master alone. Before a [`change`] of the same link it keeps the
-/// kernel from bringing the link up first.
+/// Encodes only the change of a link's master. Before a [`change`] of the same link, it prevents
+/// the kernel from bringing the link up first.
 ///
 /// # Errors
 ///
-/// When a device is not resolved.
+/// If a device is not resolved.
 pub fn change_master(
     buffer: &mut Vec<u8>,
     link: &Link,
@@ -78,11 +78,11 @@ pub fn change_master(
     message.finish()
 }
 
-/// Encodes the change of those attributes of a link's kind that a [`change`] leaves to it.
+/// Encodes the change of the kind's attributes that a [`change`] leaves out.
 ///
 /// # Errors
 ///
-/// When a device is not resolved.
+/// If a device is not resolved.
 pub fn change_kind(
     buffer: &mut Vec<u8>,
     link: &Link,

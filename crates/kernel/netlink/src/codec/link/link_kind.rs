@@ -45,12 +45,12 @@ const IFLA_BOND_MIIMON: u16 = 3;
 const IFLA_VRF_TABLE: u16 = 1;
 
 const IFLA_TUN_TYPE: u16 = 3;
-/// `IFF_TUN` and `IFF_TAP` as `IFLA_TUN_TYPE` has them.
+/// `IFF_TUN` and `IFF_TAP` in `IFLA_TUN_TYPE`.
 const TUN: u8 = 1;
 const TAP: u8 = 2;
 
-/// Returns the kind that an `IFLA_LINKINFO` names, whose lower device is in this namespace. A kind
-/// without an attribute that every device of it has is [`LinkKind::Other`].
+/// Returns the kind in an `IFLA_LINKINFO`, with its lower device in this namespace. A kind that
+/// lacks an attribute common to all its devices is [`LinkKind::Other`].
 pub(super) fn decode(info: &[u8], lower: Option<u32>) -> LinkKind {
     let info = Attrs::new(info);
     let name = read_string(info.find(IFLA_INFO_KIND).unwrap_or(&[]));
@@ -85,7 +85,7 @@ pub(super) fn decode(info: &[u8], lower: Option<u32>) -> LinkKind {
     known.unwrap_or_else(|| LinkKind::Other(String::from_utf8_lossy(name).into()))
 }
 
-/// Returns the device that a new link of this kind is put on with `IFLA_LINK`.
+/// Returns the device on which a new link of this kind is put with `IFLA_LINK`.
 pub(super) fn lower(kind: &LinkKind) -> Option<Dev> {
     match kind {
         LinkKind::Vlan(VlanAttrs { link, .. }) | LinkKind::Macvlan(MacvlanAttrs { link, .. }) => {
@@ -95,7 +95,7 @@ pub(super) fn lower(kind: &LinkKind) -> Option<Dev> {
     }
 }
 
-/// Writes all attributes of a kind. The peer of a veth gets `peer_index`, unless that is 0.
+/// Writes all attributes of a kind. A veth's peer gets `peer_index`, unless that is 0.
 pub(super) fn write_new(
     message: &mut MessageWriter<'_>,
     kind: &LinkKind,
@@ -140,7 +140,7 @@ pub(super) fn write_new(
     Ok(())
 }
 
-/// Returns whether a kind states anything that can change in place.
+/// Returns true if a kind has fields that can change in place.
 fn has_changes(kind: &LinkKind) -> bool {
     match kind {
         LinkKind::Bridge(bridge) => *bridge != BridgeAttrs::default(),
@@ -175,13 +175,13 @@ pub(super) fn changed_after(link: &Link) -> Option<LinkKind> {
     has_changes(&kind).then_some(kind)
 }
 
-/// Returns whether the spanning tree protocol is to be switched off, after which the kernel accepts
-/// any forwarding delay.
+/// Returns true if the spanning tree protocol is to be switched off. The kernel then accepts any
+/// forwarding delay.
 fn is_stopped(bridge: &BridgeAttrs) -> bool {
     bridge.stp == Some(false)
 }
 
-/// Writes the stated attributes of a kind that can change in place. There has to be one: the kernel
+/// Writes the stated attributes of a kind that can change in place. There must be one: the kernel
 /// refuses any data for kinds that cannot change.
 pub(super) fn write_change(
     message: &mut MessageWriter<'_>,

@@ -1,9 +1,9 @@
-//! [`Row`]: a route as it stands in the receive buffer. One walk over the attributes puts what
-//! nearly every route has into a [`PlainRoute`], and allocates nothing. The rest is left where it
-//! is until someone asks for the whole [`Route`].
+//! [`Row`]: a route in the receive buffer. One walk over the attributes puts the fields that nearly
+//! every route has into a [`PlainRoute`], and allocates nothing. Other fields are read only if a
+//! caller asks for the whole [`Route`].
 //!
-//! This makes it cheap to compare a route that is as it should be; in a large table all are. What
-//! the attributes mean is said here and in [`super::list`], nowhere else.
+//! So comparing a route that is as desired is cheap, and in a large table all are. Only this file
+//! and [`super::list`] interpret the attributes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -21,28 +21,27 @@ use super::{
 use crate::codec::{BROKEN, SHORT, Undecodable, family_from, read_ip_of, take};
 use crate::wire::{Attrs, read_ipv4, read_ipv6, read_string, read_u8, read_u16, read_u32};
 
-/// A route of the kernel's, borrowed from the message that reported it. All that it says is in
-/// canonical form, as [`Route::canonical`] has it.
+/// A route from the kernel, borrowed from its message. All fields are in canonical form, as in
+/// [`Route::canonical`].
 #[derive(Clone, Debug)]
 pub struct Row<'a> {
     common: PlainRoute,
     attrs: &'a [u8],
     from_len: u8,
-    /// There is a list of next hops.
+    /// True if there is a list of next hops.
     many: bool,
-    /// There is something that [`PlainRoute`] does not hold, other than such a list.
+    /// True if there is a field that [`PlainRoute`] lacks, other than such a list.
     other: bool,
     unmodelled: bool,
 }
 
 impl<'a> Row<'a> {
-    /// Reads the body of a [`NEW`](super::NEW) or [`DELETE`](super::DELETE) message. `None` is a
-    /// message about something that is no route here: a cached route, or one of another family
-    /// than IPv4 and IPv6.
+    /// Reads the body of a [`NEW`](super::NEW) or [`DELETE`](super::DELETE) message. Returns `None`
+    /// if it is no route here: a cached route, or one of a family other than IPv4 and IPv6.
     ///
     /// # Errors
     ///
-    /// When the message is too short or does not say what identifies the route.
+    /// If the message is too short or lacks the route's identity.
     #[inline]
     pub fn parse(body: &'a [u8]) -> Result<Option<Row<'a>>, Undecodable> {
         let (head, attrs) =
@@ -57,7 +56,7 @@ impl<'a> Row<'a> {
     }
 
     fn walk<A: Address>(head: &[u8; 12], attrs: &'a [u8]) -> Result<Row<'a>, Undecodable> {
-        // The low byte of the flags is the only next hop's.
+        // The low byte of the flags belongs to the only next hop.
         let [_, len, from_len, tos, table, protocol, scope, kind, flags, ..] = *head;
         let mut common = PlainRoute::new(u32::from(table), A::FAMILY, 0, len);
         common.tos = tos;
@@ -70,7 +69,7 @@ impl<'a> Row<'a> {
         let (mut to, mut from) = (None, None);
         let mut walk = Attrs::new(attrs);
         for (number, payload) in walk.by_ref() {
-            // What identifies the route must be readable. Anything else that is not marks the row.
+            // The route's identity must be readable. Other unreadable attributes mark the row.
             match number {
                 RTA_TABLE => common.table = read_u32(payload).ok_or(lost("table"))?,
                 RTA_DST => to = Some(A::read(payload).ok_or(lost("destination"))?),
@@ -88,9 +87,9 @@ impl<'a> Row<'a> {
                 }
                 RTA_MULTIPATH => many = true,
                 RTA_PREFSRC | RTA_METRICS => other = true,
-                // `rta_expires`, the third of the struct's numbers: it goes by itself.
+                // `rta_expires`, the struct's third number: the route goes by itself.
                 RTA_CACHEINFO => unmodelled |= payload.get(8..12) != Some(&[0; 4]),
-                // `ICMPV6_ROUTER_PREF_MEDIUM` says nothing.
+                // `ICMPV6_ROUTER_PREF_MEDIUM` is the default.
                 RTA_PREF => unmodelled |= read_u8(payload) != Some(0),
                 RTA_PAD => {}
                 _ => unmodelled = true,
@@ -106,7 +105,7 @@ impl<'a> Row<'a> {
             common.metric = DEFAULT_IPV6_METRIC;
         }
         if common.object.is_some() {
-            // What an object leads to is not the route's to say.
+            // An object's next hops are not the route's own.
             (common.via, common.onlink) = (None, false);
         } else if common.kind.is_reject() {
             // IPv6 reports the loopback device.
@@ -117,8 +116,8 @@ impl<'a> Row<'a> {
         Ok(Row { common, attrs, from_len, many, other: other || unmodelled, unmodelled })
     }
 
-    /// What the row has in common with nearly all. Unless it [is plain](Self::plain), this is not
-    /// all that it says, and its next hop means nothing.
+    /// Returns the fields common to nearly all routes. Unless the row [is plain](Self::plain), they
+    /// are incomplete, and the next hop has no meaning.
     #[doc(hidden)]
     #[must_use]
     #[inline]
@@ -126,7 +125,7 @@ impl<'a> Row<'a> {
         &self.common
     }
 
-    /// The whole route, if it is plain.
+    /// Returns the whole route, if it is plain.
     #[doc(hidden)]
     #[must_use]
     #[inline]
@@ -134,7 +133,7 @@ impl<'a> Row<'a> {
         (!self.other && !self.many).then_some(&self.common)
     }
 
-    /// The source prefix; `None` is any source.
+    /// Returns the source prefix. `None` is any source.
     #[must_use]
     pub fn from(&self) -> Option<Prefix> {
         if self.from_len == 0 {
@@ -145,14 +144,14 @@ impl<'a> Row<'a> {
         Prefix::new(last, self.from_len).ok()
     }
 
-    /// What identifies the route.
+    /// Returns the route's identity.
     #[must_use]
     pub fn key(&self) -> RouteKey {
         self.common.key().with_from(self.from())
     }
 
-    /// The whole route, in canonical form. Of a [plain](Self::plain) row without a nexthop object
-    /// it takes no allocation.
+    /// Returns the whole route, in canonical form. For a [plain](Self::plain) row without a nexthop
+    /// object, this allocates nothing.
     #[must_use]
     pub fn to_route(&self) -> Route {
         let mut route = self.common.to_route();
@@ -165,7 +164,7 @@ impl<'a> Row<'a> {
         route.canonical()
     }
 
-    /// Reads what the walk has left where it is.
+    /// Reads the fields that the walk has skipped.
     fn read_the_rest(&self, route: &mut Route) {
         let family = self.common.family;
         let mut many = None;
@@ -180,7 +179,7 @@ impl<'a> Row<'a> {
         }
         match (many, self.common.object) {
             (None, _) => {}
-            // A route that points at a nexthop object shows what that expands to beside it.
+            // A route that points at a nexthop object also shows the object's next hops.
             (Some((hops, _)), Some(object)) => {
                 let devs = hops.into_iter().filter_map(|hop| hop.dev);
                 route.nexthops = NextHops::Object(object, devs.collect());
@@ -197,12 +196,12 @@ fn lost(why: &'static str) -> Undecodable {
     Undecodable::new(Kind::Route, why)
 }
 
-/// The index of a device, if there is one. No interface has an index of 2^31 or more.
+/// Returns a device's index, if there is one. No interface has an index of 2^31 or more.
 fn device(index: u32) -> Option<u32> {
     (index != 0).then(|| Dev::index(index).as_index()).flatten()
 }
 
-/// The address of a prefix of so many bits: only one of length 0 goes without.
+/// Returns a prefix's address. Only a prefix of length 0 may lack it.
 fn prefix<A: Address>(address: Option<u128>, len: u8) -> Option<u128> {
     let address = match address {
         None if len != 0 => return None,
@@ -216,10 +215,10 @@ fn prefix<A: Address>(address: Option<u128>, len: u8) -> Option<u128> {
     (address & behind == 0).then_some(address)
 }
 
-/// What the two families do differently.
+/// The differences between the two families.
 trait Address {
     const FAMILY: Family;
-    /// The longest prefix length.
+    /// The longest prefix length in bits.
     const LEN: u8;
     /// All bits of an address.
     const ALL: u128;
@@ -257,7 +256,7 @@ impl Address for Ipv6Addr {
     }
 }
 
-/// A gateway of either family (`struct rtvia`).
+/// Reads a gateway of either family (`struct rtvia`).
 pub(super) fn read_via(payload: &[u8]) -> Option<IpAddr> {
     let (family, address) = payload.split_first_chunk::<2>()?;
     let family = u8::try_from(u16::from_ne_bytes(*family)).ok()?;
@@ -267,8 +266,8 @@ pub(super) fn read_via(payload: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Several next hops, and whether all of what they say is understood; `None` when the list cannot
-/// be followed.
+/// Reads several next hops, and returns true with them if all their fields are understood. `None`
+/// if the list is malformed.
 pub(super) fn read_hops(family: Family, mut rest: &[u8]) -> Option<(Vec<NextHop>, bool)> {
     let mut hops = Vec::new();
     let mut all = true;
@@ -298,7 +297,7 @@ pub(super) fn read_hops(family: Family, mut rest: &[u8]) -> Option<(Vec<NextHop>
     Some((hops, all))
 }
 
-/// Adds the metrics of an `RTA_METRICS`; whether all of them are understood.
+/// Adds the metrics of an `RTA_METRICS`. Returns true if all of them are understood.
 pub(super) fn read_metrics(metrics: &mut Metrics, payload: &[u8]) -> bool {
     let mut all = true;
     let mut attrs = Attrs::new(payload);

@@ -1,4 +1,5 @@
-//! What we encode, netlink-packet-route reads as the same; what it writes, we decode as the same.
+//! netlink-packet-route reads our encoding as the same object, and we decode its encoding as the
+//! same.
 
 use netlink_packet_core::{Emitable, Parseable};
 use netlink_packet_route::address::AddressMessage;
@@ -15,7 +16,7 @@ use trueup_netlink::wire::{Messages, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NL
 
 use super::{model, theirs, theirs_link};
 
-/// The type, the flags and the body of the one message that `encode` appends.
+/// Returns the type, the flags and the body of the one message that `encode` appends.
 fn encoded(encode: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>) -> (u16, u16, Vec<u8>) {
     let mut buffer = Vec::new();
     encode(&mut buffer).unwrap();
@@ -25,7 +26,7 @@ fn encoded(encode: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>) -> (u16
     (message.header.kind, message.header.flags, message.body.to_vec())
 }
 
-/// What they write. Names lack their NUL, which only zeroed bytes make up for.
+/// Returns netlink-packet-route's bytes. Names lack their NUL, which only zeroed bytes provide.
 fn emitted(message: &impl Emitable) -> Vec<u8> {
     let mut bytes = vec![0; message.buffer_len()];
     message.emit(&mut bytes);
@@ -60,7 +61,7 @@ proptest! {
         let (kind, flags, body) = encoded(|b| codec::delete(b, &ours, &existing));
         prop_assert_eq!((kind, flags), (route::DELETE, NLM_F_REQUEST));
         let mut deleted = Route::decode(&body).unwrap().unwrap();
-        // The wildcard, and metrics, which identify nothing.
+        // The wildcard, and metrics, which are not part of the identity.
         deleted.scope = ours.scope;
         deleted.metrics = ours.metrics.clone();
         prop_assert_eq!(deleted, ours);
@@ -128,7 +129,7 @@ proptest! {
         for bytes in [emitted(&expected), body.clone()] {
             prop_assert_eq!(Rule::decode(&bytes), Ok(Some(ours.clone())));
         }
-        // A delete says the same.
+        // A delete writes the same.
         let (kind, flags, same) = encoded(|b| codec::delete(b, &ours, &existing));
         prop_assert_eq!((kind, flags, same), (rule::DELETE, NLM_F_REQUEST, body));
     }
@@ -141,7 +142,7 @@ proptest! {
         prop_assert_eq!((kind, flags), (link::NEW, CREATE));
         let mut parsed = LinkMessage::parse(&body).unwrap();
         prop_assert_eq!(&parsed.header, &expected.header);
-        // An empty `IFLA_INFO_DATA` says no more than none.
+        // An empty `IFLA_INFO_DATA` means the same as none.
         for attribute in &mut parsed.attributes {
             if let (LinkAttribute::LinkInfo(info), Some(LinkKind::Ifb | LinkKind::Dummy)) =
                 (attribute, &ours.kind)

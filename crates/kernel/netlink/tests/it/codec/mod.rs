@@ -1,5 +1,5 @@
-//! The codecs by their bytes: against netlink-packet-route in both directions, and against bytes
-//! that are anything.
+//! Tests of the codecs' bytes: against netlink-packet-route in both directions, and with arbitrary
+//! bytes.
 
 mod agreement;
 mod model;

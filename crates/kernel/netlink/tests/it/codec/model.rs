@@ -1,4 +1,4 @@
-//! Random objects in canonical form, as they can be desired.
+//! Random desirable objects in canonical form.
 
 use std::net::IpAddr;
 
@@ -127,7 +127,7 @@ pub(crate) fn address() -> impl Strategy<Value = Address> {
         let identity = (dev(), network(family), option::of(ip(family)));
         let ipv4 = (
             any::<u8>(),
-            // The judge below reads labels as text.
+            // netlink-packet-route reads labels as text.
             option::of("[a-z0-9:./-]{1,15}".prop_map(|text| text.parse().unwrap())),
             option::of(any::<[u8; 4]>()),
         );
@@ -160,7 +160,7 @@ pub(crate) fn neighbour() -> impl Strategy<Value = Neighbour> {
             .with_lladdr(lladdr)
             .with_state(state)
             .with_router(router)
-            // What the kernel moves can be declared in no other way.
+            // A state that the kernel changes by itself can be declared in no other way.
             .with_ext_learn(ext_learn || state == NeighbourState::Dynamic)
             .with_proxy(proxy)
             .with_protocol(protocol)
@@ -263,7 +263,7 @@ fn link_kind() -> impl Strategy<Value = LinkKind> {
     ]
 }
 
-/// A link that states everything, as an observed one does.
+/// A link with every field set, like an observed one.
 pub(crate) fn link() -> impl Strategy<Value = Link> {
     let kind = (if_name(), 1..1_000_000u32, link_kind());
     let common = (any::<bool>(), any::<u32>(), link_addr());

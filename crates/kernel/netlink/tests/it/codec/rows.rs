@@ -1,5 +1,5 @@
-//! Rows against a reading of the same message that is as plain as can be: attribute by attribute,
-//! the last readable one counts.
+//! Rows against the plainest reading of the same message: attribute by attribute, the last readable
+//! one counts.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -46,7 +46,7 @@ fn via(payload: &[u8]) -> Option<IpAddr> {
     ip(family, address)
 }
 
-/// What a message of a known family says, lists left out; `None` when its key is not readable.
+/// Reads a message of a known family, without lists; `None` if its key is not readable.
 fn plainly(head: [u8; 12], attributes: &[Attribute]) -> Option<Route> {
     let all = |number: u16| {
         let all = attributes.iter().filter(move |(found, _)| *found == number);
@@ -106,7 +106,7 @@ fn plainly(head: [u8; 12], attributes: &[Attribute]) -> Option<Route> {
     key_readable.then(|| route.canonical())
 }
 
-/// A row says of itself what its route says.
+/// Asserts that a row's fields are its route's.
 fn agrees(row: &Row<'_>, route: &Route) {
     let common = row.common();
     assert_eq!(row.key(), route.key());
@@ -126,7 +126,7 @@ fn agrees(row: &Row<'_>, route: &Route) {
         && route.metrics.is_empty()
         && !route.unmodelled;
     let plain = nothing_else && !matches!(route.nexthops, NextHops::Many(_));
-    // A list of one, or metrics of nothing, cannot be seen from outside.
+    // A list of one, or empty metrics, cannot be seen from outside.
     assert!(plain || row.plain().is_none(), "{route:?}");
     if let Some(plain) = row.plain() {
         assert_eq!(Some(*plain), PlainRoute::of(route));
@@ -163,8 +163,7 @@ fn head() -> impl Strategy<Value = [u8; 12]> {
     })
 }
 
-/// No interface has an index of 2^31 or more: what is said of one is read alike by a row and by the
-/// route.
+/// No interface has an index of 2^31 or more. A row and its route read such an index the same.
 #[test]
 fn a_device_that_cannot_be() {
     for index in [1 << 31, u32::MAX] {

@@ -10,7 +10,7 @@ use trueup_net::{BondAttrs, Link, LinkKind, MacvlanAttrs, VlanAttrs};
 
 use super::theirs::index;
 
-/// The message that creates the link: without index and alias.
+/// Returns the message that creates the link, without index and alias.
 pub(crate) fn link(ours: &Link) -> LinkMessage {
     let mut theirs = LinkMessage::default();
     theirs.header.flags.set(LinkFlags::Up, ours.up == Some(true));

@@ -1,4 +1,4 @@
-//! Bytes that are anything, and messages that say what this model does not hold.
+//! Arbitrary bytes, and messages with content outside this model.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use trueup_netlink::wire::{HEADER_LEN, MessageWriter};
 
 use super::model;
 
-/// Returns true if any decoder can tell an object from these bytes.
+/// Returns true for each decoder that finds an object in these bytes.
 fn decode_all(body: &[u8]) -> [Result<bool, Kind>; 5] {
     [
         Route::decode(body).map(|one| one.is_some()).map_err(|e| e.kind),
@@ -22,7 +22,7 @@ fn decode_all(body: &[u8]) -> [Result<bool, Kind>; 5] {
     ]
 }
 
-/// A body of a fixed part and attributes.
+/// Makes a body of a fixed part and attributes.
 fn body(head: &[u8], attributes: &[(u16, &[u8])]) -> Vec<u8> {
     let mut buffer = Vec::new();
     let mut writer = MessageWriter::begin(&mut buffer, 0, 0);
@@ -76,7 +76,7 @@ proptest! {
         }
     }
 
-    /// A message that breaks off inside an attribute is lost, and never another object.
+    /// A message that breaks off inside an attribute is lost, and never decoded as another object.
     #[test]
     fn messages_cut_short(route in model::route(), at in any::<prop::sample::Index>()) {
         let body = create(&route);
@@ -168,7 +168,7 @@ fn what_is_no_object_here_is_passed_over() {
     }
 }
 
-/// With the next hops that it expands to beside it, of which only the devices are kept.
+/// With the object's next hops beside it, of which only the devices are kept.
 #[test]
 fn a_nexthop_object_is_its_id() {
     let leg: &[u8] = &[16, 0, 0, 0, 7, 0, 0, 0, 8, 0, 5, 0, 10, 0, 0, 1];
@@ -179,7 +179,7 @@ fn a_nexthop_object_is_its_id() {
     assert!(!route.unmodelled);
 }
 
-/// Linkdown, dead, offloaded and trapped are how it is, not what it is.
+/// Linkdown, dead, offloaded and trapped are state, not identity.
 #[test]
 fn the_state_of_a_next_hop_is_no_difference() {
     let mut flagged = RTM;
@@ -231,7 +231,7 @@ fn a_rule_with_unknown_selectors_is_marked() {
     }
     let status = Rule::decode(&body(&head(1, 0x1d), &[priority, (29, &[0xff, 0xff])]));
     assert_eq!(status, Ok(Some(plain)));
-    // Which rule it is remains unknown.
+    // The rule's identity remains unknown.
     for (what, attribute) in [
         ("priority", (6, &[1])),
         ("protocol", (21, &[])),
@@ -260,7 +260,7 @@ fn addresses_without_or_with_odd_attributes() {
     assert_eq!(plain.peer, None);
     assert!(!plain.secondary);
     assert_eq!(plain.lifetimes, trueup_net::Lifetimes::default());
-    // The kernel leaves out a peer of 0.0.0.0.
+    // The kernel omits a peer of 0.0.0.0.
     let unspecified = decode(body(&head(2, 0x80), &[local]));
     assert_eq!(unspecified.peer, Some("0.0.0.0".parse().unwrap()));
     assert!(decode(body(&head(2, 0x81), &[local, same])).secondary);
@@ -269,7 +269,7 @@ fn addresses_without_or_with_odd_attributes() {
     assert!(wide.flags.contains(trueup_net::AddressFlags::NOPREFIXROUTE));
     let deprecated = decode(body(&head(2, 0xa0), &[local, same]));
     assert_eq!(deprecated.lifetimes.preferred, 0);
-    // A temporary IPv6 address, the same bit as secondary, with the protocol that it inherited.
+    // A temporary IPv6 address has the bit of secondary, and the protocol that it inherited.
     let temporary = decode(body(&head(10, 0x01), &[(1, &[0x20; 16]), (11, &[116])]));
     assert!(temporary.is_kernels_own(trueup_net::Kinds::NONE) && !temporary.secondary);
 
@@ -298,7 +298,7 @@ fn decode_link(index: u8, attributes: &[(u16, &[u8])]) -> (Link, LinkStatus) {
     link::decode(&body(&head, attributes)).unwrap().unwrap()
 }
 
-/// `IFLA_LINKINFO` of a kind with one attribute of data.
+/// Makes an `IFLA_LINKINFO` of a kind with one attribute of data.
 fn info(kind: &str, number: u16, payload: &[u8]) -> Vec<u8> {
     let data = body(&[], &[(number, payload)]);
     body(&[], &[(1, kind.as_bytes()), (2, &data)])
@@ -315,9 +315,9 @@ fn links_of_kinds_that_only_bytes_show() {
     assert_eq!(kind(&info("tun", 3, &[2]), &[]), LinkKind::Tap);
     assert_eq!(kind(&info("tun", 9, &[2]), &[]), LinkKind::Other("tun".into()));
     assert_eq!(kind(&info("gretap", 1, &[1]), &[]), LinkKind::Other("gretap".into()));
-    // What every VXLAN has is missing.
+    // An attribute of every VXLAN is missing.
     assert_eq!(kind(&info("vxlan", 5, &[1]), &[]), LinkKind::Other("vxlan".into()));
-    // A device below that is in another namespace.
+    // A device below in another namespace.
     let below: (u16, &[u8]) = (5, &[4, 0, 0, 0]);
     let elsewhere: (u16, &[u8]) = (37, &[0, 0, 0, 0]);
     for (more, expected) in [(&[below][..], 4), (&[below, elsewhere], 0)] {

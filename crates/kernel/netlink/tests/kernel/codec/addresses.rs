@@ -41,7 +41,7 @@ fn inet(dev: Dev) -> Vec<Address> {
         with(dev, "239.1.1.1/32", |a| a.flags = AddressFlags::AUTOJOIN),
         with(dev, "10.5.0.1/24", |a| a.lifetimes = lifetimes(4000, 2000)),
         with(dev, "10.5.0.1/24", |a| a.lifetimes = lifetimes(FOREVER, 0)),
-        // Not FOREVER and 3000: IPv4 reports that as preferred for ever, until it is not.
+        // Not FOREVER and 3000: IPv4 reports these as preferred for ever, until they expire.
         with(dev, "10.5.0.1/24", |a| a.protocol = 0),
     ]
 }
@@ -63,7 +63,7 @@ fn inet6(dev: Dev) -> Vec<Address> {
     ]
 }
 
-/// What is left of a finite lifetime may be a second less by now.
+/// The rest of a finite lifetime may be a second less by now.
 fn assert_observed(found: &[Address], desired: &Address) {
     let [found] = found else {
         panic!("{desired:?}: {found:?}");
@@ -77,12 +77,12 @@ fn assert_observed(found: &[Address], desired: &Address) {
         assert!(found <= *expected && *expected - found <= 2);
         *expected = found;
     }
-    // Duplicate detection may still run.
+    // Duplicate address detection may still run.
     expected.duplicates = found.duplicates;
     assert_eq!(*found, expected);
 }
 
-/// The addresses that a test made, in canonical form for the device that they are all on.
+/// Returns the test's addresses, in canonical form for the device that they are all on.
 fn observed(net: &mut Net, family: Family) -> Vec<Address> {
     let mut all = net.addresses(family);
     all.retain(|address| !address.is_kernels_own(Kinds::NONE));
@@ -94,7 +94,7 @@ fn round_trips(family: Family, variants: fn(Dev) -> Vec<Address>) {
     let (mut net, a, b) = Net::with_devices();
     for desired in variants(a) {
         let desired = desired.canonical(Some(&name("a")));
-        // Its likes: the same on another device, another of the same subnet.
+        // Similar ones: the same on another device, another in the same subnet.
         let mut elsewhere = desired.clone();
         elsewhere.dev = b;
         elsewhere.label = None;
@@ -104,8 +104,8 @@ fn round_trips(family: Family, variants: fn(Dev) -> Vec<Address>) {
         };
         let mut likes = vec![elsewhere];
         if desired.address.prefix() == 24 || desired.address.prefix() == 64 {
-            // Before ours, so that ours is the secondary, with which none goes.
-            // The kernel refuses another scope than that of the first of a subnet.
+            // Before ours, so that ours is the secondary, with which no other goes. The kernel
+            // refuses another scope than the first one's in a subnet.
             likes.push(with(a, next, |next| next.scope = desired.scope));
         }
         for like in &likes {
@@ -148,7 +148,7 @@ pub(crate) fn ipv6_addresses_come_back_as_desired_and_go_alone() {
     round_trips(Family::Inet6, inet6);
 }
 
-/// An IPv4 address of the same device and address but another subnet is another address.
+/// The same IPv4 address on the same device in another subnet is another object.
 pub(crate) fn ipv4_addresses_that_differ_in_prefix_or_peer_go_alone() {
     let (mut net, a, _) = Net::with_devices();
     let all = [
@@ -179,7 +179,7 @@ pub(crate) fn a_replace_changes_what_the_model_says_can_change() {
             let Some(found) = now.iter().find(|a| a.key() == desired.key()) else {
                 continue;
             };
-            // IPv6 takes a metric of 0 for "as it is".
+            // IPv6 takes a metric of 0 for "unchanged".
             let metric_stays = family == Family::Inet6 && desired.metric == 0 && found.metric != 0;
             if metric_stays || !desired.differences(found).iter().all(|d| d.in_place) {
                 continue;
@@ -196,8 +196,8 @@ pub(crate) fn a_replace_changes_what_the_model_says_can_change() {
     }
 }
 
-/// 6.1 does: there an IPv4 address has the marker that it was created with. Later ones take that of
-/// the replace.
+/// Returns true if a replace keeps an IPv4 address's marker from its creation, as on 6.1. Later
+/// kernels take the replace's marker.
 fn replace_keeps_ipv4_marker(net: &mut Net, dev: Dev) -> bool {
     let marked = with(dev, "10.99.0.1/24", |a| a.protocol = super::net::OURS);
     let other = with(dev, "10.99.0.1/24", |a| a.protocol = super::net::FOREIGN);
@@ -211,7 +211,7 @@ fn replace_keeps_ipv4_marker(net: &mut Net, dev: Dev) -> bool {
     keeps
 }
 
-/// The kernel makes it beside one of ours, and it must not be taken for ours.
+/// The kernel makes it beside one of ours. It must not count as ours.
 pub(crate) fn a_temporary_ipv6_address_is_the_kernels() {
     let (mut net, a, _) = Net::with_devices();
     std::fs::write("/proc/sys/net/ipv6/conf/a/use_tempaddr", "2").unwrap();

@@ -28,7 +28,7 @@ fn echoed(net: &mut Net, all: &[Encode<'_>]) -> (Vec<Answer>, Vec<Echo>) {
     (outcomes.unwrap(), echoes_seen)
 }
 
-/// Sends one request, which the kernel takes, and gives how often it was echoed.
+/// Sends one request, which the kernel must accept, and returns the number of its echoes.
 fn echoes(net: &mut Net, encode: Encode<'_>) -> usize {
     let (outcomes, echoes_seen) = echoed(net, &[encode]);
     assert_eq!(outcomes, [Some(Ok(()))]);
@@ -46,7 +46,7 @@ fn ours(dst: &str, nexthops: NextHops, change: impl FnOnce(&mut Route)) -> Route
     route.canonical()
 }
 
-/// A route of each sort, of one family.
+/// Returns a route of each sort, in one family.
 fn routes(family: Family, a: Dev, b: Dev) -> Vec<Route> {
     let (dst, gateways, source) = match family {
         Family::Inet => ("10.7.0.0/16", ["10.0.0.9", "10.0.1.9"], "10.0.0.1"),
@@ -105,7 +105,7 @@ pub(crate) fn an_echoed_route_is_the_row_of_the_dump() {
         assert_eq!(created, all);
         assert_eq!(sorted(created), sorted(net.routes(family)));
 
-        // Another gateway in the place of the first.
+        // Another gateway instead of the first.
         let hop = match family {
             Family::Inet => via("10.0.1.77", b),
             Family::Inet6 => via("2001:db8:1::77", b),
@@ -126,7 +126,7 @@ pub(crate) fn an_echoed_route_is_the_row_of_the_dump() {
     }
 }
 
-/// Silence on an echo is no loss there, and no proof either.
+/// A missing echo is no loss here, and no proof either.
 pub(crate) fn an_ipv4_replace_that_changes_nothing_is_not_announced() {
     for (family, expected) in [(Family::Inet, 0), (Family::Inet6, 1)] {
         let (mut net, a, b) = Net::with_devices();
@@ -176,8 +176,8 @@ pub(crate) fn what_else_is_echoed_and_what_is_not() {
     }
     let name: IfName = "ifb7".parse().unwrap();
     let ifb = Link::new(name, LinkKind::Ifb);
-    // Links are since "rtnetlink: Honour NLM_F_ECHO flag" of 6.2, which some kernels before it have
-    // taken in.
+    // Links are echoed since "rtnetlink: Honour NLM_F_ECHO flag" of 6.2, which some earlier kernels
+    // have backported.
     let as_expected =
         |echoes_seen| echoes_seen == 1 || echoes_seen == 0 && running_version() < (6, 2);
     let create: Encode<'_> = &|b| link::create(b, &ifb, 0, &existing);
@@ -186,7 +186,7 @@ pub(crate) fn what_else_is_echoed_and_what_is_not() {
     assert!(as_expected(echoes(&mut net, &|b| link::delete(b, index))));
 }
 
-/// Through a queue that holds few echoes at a time.
+/// Through a queue with space for few echoes at a time.
 pub(crate) fn every_message_is_echoed_however_small_the_queue() {
     for family in [Family::Inet, Family::Inet6] {
         for legs in [1, 2, 40] {
@@ -225,7 +225,7 @@ pub(crate) fn every_message_is_echoed_however_small_the_queue() {
                     echoes_seen[index] += 1;
                 });
                 assert_eq!(outcomes.unwrap(), vec![Some(Ok(())); count]);
-                // Where one message's echoes alone would not fit, none is asked for.
+                // If one message's echoes alone would not fit, none is requested.
                 let each = match (round, family) {
                     (1, Family::Inet6) if legs > 10 => 0,
                     (1, Family::Inet6) => legs,
@@ -242,7 +242,7 @@ pub(crate) fn a_lost_echo_is_unknown_and_never_silence() {
     let first = ours("10.8.0.0/16", NextHops::One(via("10.0.0.9", a)), |_| {});
     let create: Encode<'_> = &|buffer| codec::create(buffer, &first, &existing);
     assert_eq!(echoes(&mut net, create), 1);
-    // Behind the socket's back: it still believes that 250 echoes fit.
+    // Without the socket's knowledge: it still assumes that 250 echoes fit.
     rustix::net::sockopt::set_socket_recv_buffer_size(&net.socket, 10_000).unwrap();
     let route = |n: usize| {
         let mut route = ours("10.7.0.0/16", NextHops::One(via("10.0.0.9", a)), |_| {});
@@ -260,7 +260,7 @@ pub(crate) fn a_lost_echo_is_unknown_and_never_silence() {
     let lost = echoes_seen.iter().filter(|echoes_seen| !**echoes_seen).count();
     assert!((1..200).contains(&lost), "{lost}");
     assert_eq!(outcomes, vec![None; 200]);
-    // They were carried out all the same.
+    // They were still carried out.
     assert_eq!(net.routes(Family::Inet).len(), 201);
     let again = route(300);
     let create: Encode<'_> = &|buffer| codec::create(buffer, &again, &existing);

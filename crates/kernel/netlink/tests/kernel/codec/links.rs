@@ -1,4 +1,4 @@
-//! Links of the kinds that every kernel here has; the others are tested by their bytes.
+//! Links of the kinds that every kernel here has. The bytes of the others are tested elsewhere.
 
 use trueup_net::{
     BridgeAttrs, Dev, Link, LinkAddr, LinkKind, MacvlanAttrs, MacvlanMode, ObjectKind as _,
@@ -9,7 +9,7 @@ use trueup_netlink::codec::{EncodeError, existing, link};
 use super::net::{Net, name};
 
 fn bridge() -> BridgeAttrs {
-    // Kernels without CONFIG_BRIDGE_VLAN_FILTERING refuse `vlan_filtering` whatever it says.
+    // Kernels without CONFIG_BRIDGE_VLAN_FILTERING refuse `vlan_filtering` with any value.
     BridgeAttrs::default().with_stp(true).with_forward_delay(400).with_ageing_time(10_000)
 }
 
@@ -17,7 +17,7 @@ fn lladdr(last: u8) -> LinkAddr {
     LinkAddr::from_bytes(&[2, 0, 0, 0, 0, last]).unwrap()
 }
 
-/// With all that a link of any kind can have.
+/// Sets all fields that a link of any kind can have.
 fn dressed(link: &Link, master: Dev) -> Link {
     link.clone()
         .with_up(true)
@@ -75,7 +75,7 @@ fn create(net: &mut Net, desired: &Link) {
         .unwrap_or_else(|error| panic!("{desired:?}: {error}"));
     if desired.alias.as_ref().is_some_and(|alias| !alias.is_empty()) {
         assert!(!desired.agrees(&net.link(desired.name.as_str().unwrap()).unwrap()));
-        // Nothing else: some kinds refuse attributes that they have already.
+        // Only these fields, since some kinds refuse attributes that they already have.
         let mut rest = Link::must_exist(desired.name);
         rest.alias.clone_from(&desired.alias);
         change(net, &rest, None);
@@ -103,7 +103,7 @@ pub(crate) fn links_come_up_as_desired_and_go_alone() {
     for kind in kinds(a) {
         let plain = Link::new(name("x"), kind);
         let mut all = vec![plain.clone()];
-        // A bridge is no port of a bridge.
+        // A bridge cannot be the port of a bridge.
         let mut full = dressed(&plain, br);
         if matches!(plain.kind, Some(LinkKind::Bridge(_))) {
             full.master = Some(None);
@@ -145,7 +145,7 @@ pub(crate) fn a_link_takes_the_index_that_was_asked_for() {
     assert_eq!(make(&mut net, &pair(TOP, "y"), TOP - 1), Ok(()));
     assert_eq!((net.dev("x"), net.dev("y")), (Dev::index(TOP), Dev::index(TOP - 1)));
 
-    // The kernel reports each taken index, and makes nothing.
+    // The kernel reports each taken index, and creates nothing.
     let before = net.links();
     let other = |index, peer| {
         let mut other = pair(index, peer);
@@ -166,7 +166,7 @@ pub(crate) fn a_link_takes_the_index_that_was_asked_for() {
         assert_eq!(net.links(), before);
     }
 
-    // The kernel's own numbers go on where they were, less those that were tried for the peers.
+    // The kernel's own numbers continue, except those tried for the peers.
     let kind = LinkKind::Macvlan(MacvlanAttrs::new(a));
     assert_eq!(make(&mut net, &Link::new(name("m"), kind), 0), Ok(()));
     let Some(index) = net.dev("m").as_index() else {
@@ -175,7 +175,7 @@ pub(crate) fn a_link_takes_the_index_that_was_asked_for() {
     assert!((next..next + 10).contains(&index), "{index}, and not {next} or so");
 }
 
-/// A bond takes no port that is up, so that the master has to come in a message of its own.
+/// A bond takes no port that is up, so the master must be set in a separate message.
 pub(crate) fn a_master_is_changed_alone_and_then_up_is_told_again() {
     let (mut net, _, _) = Net::with_devices();
     for plain in [
@@ -199,7 +199,7 @@ pub(crate) fn a_master_is_changed_alone_and_then_up_is_told_again() {
     let ready = net.link("x").unwrap();
     assert_eq!((ready.master, ready.up), (Some(Some(br)), Some(true)));
 
-    // As a bond would have: down again behind the back of what was observed.
+    // Like a bond: down again, which the observation does not show.
     let alone = port(true, None);
     net.send(|b| link::change_master(b, &alone, Some(&ready), &existing)).unwrap();
     let down = Link::must_exist(name("x")).with_up(false);
@@ -246,7 +246,7 @@ pub(crate) fn a_change_brings_about_all_that_can_change_in_place() {
             desired.master = Some(None);
         }
         if kind == LinkKind::Ifb {
-            // An IFB keeps the address that it was created with.
+            // An IFB keeps its address from creation.
             desired.address = None;
         }
         assert!(!desired.agrees(&was));
@@ -254,7 +254,7 @@ pub(crate) fn a_change_brings_about_all_that_can_change_in_place() {
         let now = agrees(&mut net, &desired);
         assert_eq!(now.index, was.index);
 
-        // Once more, as if nothing were known of what it was.
+        // Once more, without its former state.
         change(&mut net, &desired, None);
         agrees(&mut net, &desired);
 
@@ -275,7 +275,7 @@ pub(crate) fn a_peer_in_another_namespace_is_none() {
     pair.up = Some(true);
     create(&mut net, &pair);
     let here = net.dev("y").as_index();
-    // A second namespace, to which this thread goes; the first keeps its socket.
+    // A second namespace, which this thread enters; the first keeps its socket.
     let _elsewhere = Net::empty();
     let mut message = Vec::new();
     let mut writer = trueup_netlink::wire::MessageWriter::begin(&mut message, link::NEW, 0);

@@ -1,5 +1,5 @@
-//! What is said of a kernel's markers, held against objects that are written with one and read
-//! back: on the running kernel and on the model, as they are and as older ones.
+//! The answers about a kernel's markers, compared with objects written with one and read back: on
+//! the running kernel and on the model, as they are and as older ones.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,7 +19,7 @@ use super::net::{Net, OURS};
 
 const FAMILIES: [Family; 2] = [Family::Inet, Family::Inet6];
 
-/// What is said of each kind that [`kept`] tries.
+/// Returns the answer for each kind that [`kept`] tries.
 fn found(namespace: &Namespace) -> [(Kind, Option<bool>); 5] {
     use trueup_net::Kind::{Address, Neighbour, Nexthop, Route, Rule};
     let mut socket = Socket::open(namespace).unwrap();
@@ -33,7 +33,7 @@ fn found(namespace: &Namespace) -> [(Kind, Option<bool>); 5] {
     .map(|(of, kind)| (of, marker(&mut socket, kind).unwrap()))
 }
 
-/// Returns true if an object of each kind comes back with its marker, in both families.
+/// Returns true for each kind whose object comes back with its marker, in both families.
 fn kept(net: &mut Net, dev: Dev) -> [(Kind, Option<bool>); 5] {
     let hosts = ["10.9.0.1", "2001:db8:9::1"];
     let mut kept = [Kind::Address, Kind::Neighbour, Kind::Rule, Kind::Route, Kind::Nexthop]
@@ -74,7 +74,7 @@ fn kept(net: &mut Net, dev: Dev) -> [(Kind, Option<bool>); 5] {
     kept.map(|(kind, is_kept)| (kind, Some(is_kept)))
 }
 
-/// A nexthop object, by hand: there is no codec of them.
+/// Tries a nexthop object by raw bytes: it has no codec here.
 fn nexthop_kept(net: &mut Net) -> bool {
     const RTM_NEWNEXTHOP: u16 = 104;
     const RTM_GETNEXTHOP: u16 = 106;
@@ -110,7 +110,7 @@ pub(crate) fn a_marker_said_to_be_kept_comes_back_and_no_other() {
             let said = found(&namespace);
             assert_eq!(said, kept(&mut net, dev), "{namespace} without {hidden:?}");
             for (kind, kept) in said {
-                // All kernels that these tests run on keep them.
+                // All kernels that run these tests keep them.
                 assert_eq!(kept, Some(!hidden.contains(&kind)), "{namespace}: {kind:?}");
             }
         }
@@ -130,8 +130,8 @@ pub(crate) fn asking_changes_nothing_and_takes_no_privilege() {
     assert_eq!(found(&model.namespace()), found(&model.namespace_unprivileged()));
 }
 
-/// A namespace whose received bytes are counted. Without strict checking it is as before Linux
-/// 4.20: dumps are made whole, whatever the request says, and nothing is said in words.
+/// A namespace that counts received bytes. Without strict checking it behaves like a kernel before
+/// Linux 4.20: dumps are complete for any request, and refusals have no message.
 #[derive(Debug)]
 struct Counted {
     inner: Namespace,
@@ -200,7 +200,7 @@ impl AsFd for CountedTransport {
     }
 }
 
-/// Returns what is said of a namespace, and how many bytes that took.
+/// Returns the answers for a namespace, and the number of bytes that they took.
 fn found_counted(inner: Namespace, is_strict: bool) -> ([(Kind, Option<bool>); 5], usize) {
     let received = Arc::new(AtomicUsize::new(0));
     let counted = Counted { inner, is_strict, received: Arc::clone(&received) };
@@ -216,7 +216,7 @@ pub(crate) fn a_kernel_that_does_not_check_strictly_keeps_those_of_rules_alone()
     }
 }
 
-/// Every kernel that these tests run on has a rule of multicast routing in each namespace.
+/// Every kernel that runs these tests has a rule of multicast routing in each namespace.
 pub(crate) fn many_rules_are_not_read_for_their_marker() {
     let mut net = Net::empty();
     let (few, before) = found_counted(Namespace::current(), true);
@@ -231,13 +231,13 @@ pub(crate) fn many_rules_are_not_read_for_their_marker() {
     assert_eq!(few[2], (Kind::Rule, Some(true)));
 }
 
-/// On the model: the running one may have rules of multicast routing, which serve as well.
+/// On the model: the running kernel may have rules of multicast routing, which serve as well.
 pub(crate) fn without_a_rule_nothing_is_said_of_rules() {
     let namespace = Kernel::new().namespace();
     let (mut net, _, _) = Net::with_devices_in(&namespace);
     for family in FAMILIES {
         for _ in net.rules(family) {
-            // One that says nothing takes the first.
+            // A request without selectors deletes the first.
             net.send(|buffer| {
                 let mut message = MessageWriter::begin(buffer, rule::DELETE, 0);
                 message.body(&[if family == Family::Inet { 2 } else { 10 }, 0, 0, 0]);

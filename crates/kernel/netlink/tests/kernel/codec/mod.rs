@@ -1,5 +1,5 @@
-//! The codecs with the kernel as judge: what is encoded, created, dumped and decoded is the object
-//! that was desired, in canonical form; a delete takes that one and leaves its likes alone.
+//! Tests of the codecs on the kernel. An object that is encoded, created, dumped and decoded is the
+//! desired one, in canonical form. A delete removes only that one, and no similar one.
 
 pub(crate) mod addresses;
 pub(crate) mod echoes;

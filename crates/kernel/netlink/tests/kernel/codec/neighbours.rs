@@ -37,7 +37,7 @@ fn variants(dev: Dev, dst: &str) -> Vec<Neighbour> {
     ]
 }
 
-/// Neighbours that someone declared; the kernel's own come and go.
+/// Returns the declared neighbours; the kernel's own come and go.
 fn declared(net: &mut Net, family: Family) -> Vec<Neighbour> {
     let mut all = net.neighbours(family);
     all.retain(Neighbour::is_declared);
@@ -119,7 +119,7 @@ pub(crate) fn dumps_are_filtered_by_device() {
         }
     }
     let scope = ReadScope::whole().with_devices(a.as_index().map(|index| BTreeSet::from([index])));
-    // One of IPv4 neighbours, and one of IPv4 proxy entries.
+    // One dump of IPv4 neighbours, and one of IPv4 proxy entries.
     for query in &Neighbour::dumps(&scope, true)[..2] {
         let found = net.dump(&query.request, Neighbour::decode);
         assert_eq!(found.len(), 1);

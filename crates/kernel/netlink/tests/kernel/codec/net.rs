@@ -1,11 +1,11 @@
-//! A namespace of a test's own, and the objects in it.
+//! A test's own namespace, and the objects in it.
 
 use trueup_net::{Address, Dev, Family, IfName, Link, LinkKind, Neighbour, Route, Rule};
 use trueup_netlink::codec::{self, EncodeError, KindCodec, ReadScope, Undecodable, existing, link};
 use trueup_netlink::{DumpStep, Error, Namespace, Socket};
 use trueup_testkit::fresh_netns;
 
-/// The marker of what the tests own, and another writer's.
+/// The marker of the tests' own objects, and another writer's.
 pub(crate) const OURS: u8 = 116;
 pub(crate) const FOREIGN: u8 = 4;
 
@@ -14,22 +14,22 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    /// A fresh namespace in which only lo is, down.
+    /// Makes a fresh namespace with only lo, down.
     pub(crate) fn empty() -> Net {
         fresh_netns();
         let socket = Socket::open(&Namespace::current()).unwrap();
         Net { socket }
     }
 
-    /// A fresh namespace with two veth pairs, `a`-`a1` and `b`-`b1`, all up, without link-local
-    /// addresses in the way; `a` has 10.0.0.1/24 and 2001:db8::1/64, `b` 10.0.1.1/24 and
+    /// Makes a fresh namespace with two veth pairs, `a`-`a1` and `b`-`b1`, all up, without
+    /// link-local addresses; `a` has 10.0.0.1/24 and 2001:db8::1/64, `b` 10.0.1.1/24 and
     /// 2001:db8:1::1/64.
     pub(crate) fn with_devices() -> (Net, Dev, Dev) {
         fresh_netns();
         Net::with_devices_in(&Namespace::current())
     }
 
-    /// The same in a namespace that is fresh.
+    /// Makes the same in a given fresh namespace.
     pub(crate) fn with_devices_in(namespace: &Namespace) -> (Net, Dev, Dev) {
         let socket = Socket::open(namespace).unwrap();
         let mut net = Net { socket };
@@ -84,14 +84,14 @@ impl Net {
         found
     }
 
-    /// The routes that a test made; the kernel's own come and go as links get ready.
+    /// Returns the test's routes; the kernel's own come and go while links get ready.
     pub(crate) fn routes(&mut self, family: Family) -> Vec<Route> {
         let mut all = self.all_routes(family);
         all.retain(|route| [OURS, FOREIGN].contains(&route.protocol));
         all
     }
 
-    /// The objects that the kernel dumps for a scope.
+    /// Returns the objects that the kernel dumps for a scope.
     pub(crate) fn all<K: KindCodec>(&mut self, scope: &ReadScope) -> Vec<K> {
         let dumps = K::dumps(scope, self.socket.strict());
         dumps.iter().flat_map(|dump| self.dump(&dump.request, K::decode)).collect()
@@ -107,7 +107,7 @@ impl Net {
         all
     }
 
-    /// Neighbours and proxy entries.
+    /// Returns neighbours and proxy entries.
     pub(crate) fn neighbours(&mut self, family: Family) -> Vec<Neighbour> {
         let mut all = self.all::<Neighbour>(&ReadScope::whole());
         all.retain(|neighbour| neighbour.family() == family);

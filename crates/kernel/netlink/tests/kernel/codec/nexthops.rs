@@ -36,7 +36,7 @@ pub(crate) fn nexthop_objects_come_back_as_desired_and_go_alone() {
         NexthopTarget::Group(vec![(1, 1), (2, 7), (3, 255)]),
         NexthopTarget::Group(vec![(2, 1)]),
     ];
-    // The numbers of ours, and one that an `int` would not hold.
+    // Our numbers, and one above an `int`.
     let mut all: Vec<Nexthop> = (1..).zip(ways).map(|(id, way)| object(id, way)).collect();
     all.push(object(*Nexthop::ids(OURS).start(), via("10.0.0.8", a)));
     all.push(object(*Nexthop::ids(255).end(), via("10.0.0.7", a)));
@@ -79,7 +79,7 @@ pub(crate) fn a_replace_moves_all_routes_of_an_object() {
         routes.into_iter().map(|route| route.with_nexthops(NextHops::Object(7, vec![b]))).collect();
     assert_eq!(net.routes(Family::Inet), moved);
 
-    // A single one becomes no group, and one that is gone comes again.
+    // A single next hop cannot become a group, and a deleted one comes back.
     create(&mut net, &object(8, via("10.0.0.9", a)));
     let group = object(7, NexthopTarget::Group(vec![(8, 1)]));
     let refused = net.send(|b| codec::replace(b, &group, &existing));

@@ -43,7 +43,7 @@ fn metrics() -> Metrics {
     metrics
 }
 
-/// What both families have, each line a route of its own key.
+/// Returns routes for both families, each line with its own key.
 fn common(dst: &[Prefix; 2], gateways: [&str; 4], a: Dev, b: Dev) -> Vec<Route> {
     let one = |hop| NextHops::One(hop);
     let gateway = |n: usize| via(gateways[n], if n < 2 { a } else { b });
@@ -106,7 +106,7 @@ fn inet(a: Dev, b: Dev) -> Vec<Route> {
             |_| {},
         ),
         with(to(NextHops::Many(vec![NextHop::dev(a), NextHop::dev(b)])), |_| {}),
-        // IPv4 accepts equal next hops, and weighs them.
+        // IPv4 accepts equal next hops, and adds their weights.
         with(to(NextHops::Many(vec![via("10.0.0.9", a), via("10.0.0.9", a)])), |_| {}),
         with(one(NextHop::dev(a)), |r| {
             r.dst = prefix("239.1.0.0/16");
@@ -138,7 +138,8 @@ fn inet6(a: Dev, b: Dev) -> Vec<Route> {
     all
 }
 
-/// IPv6 source prefixes need CONFIG_IPV6_SUBTREES: without it the kernel says so.
+/// IPv6 source prefixes need CONFIG_IPV6_SUBTREES; without it the kernel refuses them with a
+/// message.
 fn from_source(a: Dev) -> Vec<Route> {
     let to = Route::new(prefix("2001:db8:9::/48"), NextHops::One(via("2001:db8::9", a)));
     let default = Route::new(prefix("::/0"), NextHops::One(via("2001:db8::9", a)));
@@ -149,7 +150,7 @@ fn from_source(a: Dev) -> Vec<Route> {
     ]
 }
 
-/// Routes that differ from `route` in one part of the key or in the owner.
+/// Returns routes that differ from `route` in one part of the key or in the owner.
 fn likes(route: &Route) -> Vec<Route> {
     let mut foreign = route.clone();
     foreign.protocol = FOREIGN;
@@ -168,11 +169,11 @@ fn likes(route: &Route) -> Vec<Route> {
     all
 }
 
-/// A row that does not fit a dump ends it without a word: so nothing is written that comes to that.
+/// A row that does not fit a dump ends it silently, so trueup writes no route as large.
 pub(crate) fn as_many_next_hops_as_can_be_written_can_be_read_back() {
     let (mut net, a, _) = Net::with_devices();
     let ipv4 = |_| via("10.0.0.9", a);
-    // Equal next hops are refused in IPv6.
+    // IPv6 refuses equal next hops.
     let ipv6 = |n: u16| via(&format!("2001:db8::1:{n:x}"), a);
     type Hop<'a> = &'a dyn Fn(u16) -> NextHop;
     for (family, dst, hop) in
@@ -205,7 +206,7 @@ fn round_trip(net: &mut Net, family: Family, desired: Route) {
     let again = net.send(|b| codec::create(b, &desired, &existing)).unwrap_err();
     assert_eq!(again.errno(), Some(libc::EEXIST), "{desired:?}");
 
-    // A foreign route of the same identity does not match.
+    // A foreign route with the same identity does not match.
     let mut foreign = desired.clone();
     foreign.protocol = FOREIGN;
     let refused = net.send(|b| codec::delete(b, &foreign, &existing)).unwrap_err();
@@ -311,7 +312,7 @@ pub(crate) fn dumps_are_filtered_where_the_kernel_can() {
     let (mut net, a, b) = Net::with_devices();
     assert!(net.socket.strict());
     for desired in inet(a, b).into_iter().map(Route::canonical) {
-        // Some share a key.
+        // Some have the same key.
         _ = net.send(|b| codec::create(b, &desired, &existing));
     }
     let all = net.all_routes(Family::Inet);
@@ -361,7 +362,7 @@ pub(crate) fn what_would_match_more_is_refused() {
     codec::create(&mut buffer, &unresolved, &|_| Some(9)).unwrap();
 }
 
-/// Made by bytes: nexthop objects are not modelled, only seen.
+/// From raw bytes: nexthop objects are observed, not modelled.
 pub(crate) fn a_route_through_a_nexthop_object_is_seen_and_goes_alone() {
     const RTM_NEWNEXTHOP: u16 = 104;
     const NHA_ID: u16 = 1;
@@ -388,8 +389,8 @@ pub(crate) fn a_route_through_a_nexthop_object_is_seen_and_goes_alone() {
     }
 }
 
-/// IPv6 compares no type on a delete. An append, which nothing here encodes, brings a reject route
-/// and another under one key.
+/// IPv6 compares no type on a delete. An append, which no code here encodes, puts a reject route
+/// and another on one key.
 pub(crate) fn a_reject_route_goes_and_not_the_gateway_route_of_its_key() {
     let (mut net, a, _) = Net::with_devices();
     let dst = prefix("2001:db8:9::/48");

@@ -15,7 +15,7 @@ fn lookup(family: Family) -> Rule {
     rule
 }
 
-/// Each with one selector, and one with most of them, least selective last.
+/// Returns rules with one selector each, and one with most of them, least selective last.
 fn variants(family: Family) -> Vec<Rule> {
     let network = |v4: &str, v6: &str| {
         let text = if family == Family::Inet { v4 } else { v6 };
@@ -53,7 +53,7 @@ fn variants(family: Family) -> Vec<Rule> {
         with(&|r| r.sport = Some((80..=80).into())),
         with(&|r| r.dport = Some((1..=9).into())),
         with(&|r| r.dport = Some((443..=443).into())),
-        // A user namespace of one user knows user 0 alone.
+        // A user namespace of one user only knows user 0.
         with(&|r| r.uidrange = Some((0..=0).into())),
         with(&|r| r.suppress_prefixlength = Some(0)),
         with(&|r| r.suppress_prefixlength = Some(24)),
@@ -80,7 +80,7 @@ pub(crate) fn rules_come_back_as_desired_and_go_alone() {
         let (mut net, _, _) = Net::with_devices();
         let kernels = net.rules(family);
         for desired in variants(family).into_iter().map(Rule::canonical) {
-            // Similar rules: a foreign one, one at the next priority, and ours of another table.
+            // Similar rules: a foreign one, one at the next priority, and ours with another table.
             let mut foreign = desired.clone();
             foreign.protocol = FOREIGN;
             let mut next = desired.clone();
@@ -113,10 +113,10 @@ pub(crate) fn rules_come_back_as_desired_and_go_alone() {
     }
 }
 
-/// All at one priority: each is its own rule, and each delete takes just its own, provided that the
-/// least selective was created first. Else the kernel holds it for one that is there, as it takes
-/// an absent prefix for any, and its delete would take the first that has more selectors. Not so
-/// what differs in `not` or the target of a `goto` alone: to the kernel that is the same rule.
+/// All at one priority. Each is its own rule, and each delete removes only its own, if the least
+/// selective was created first. Otherwise the kernel takes it for an existing one, since an absent
+/// prefix matches any, and its delete would hit the first rule with more selectors. Rules that
+/// differ only in `not` or the target of a `goto` are the same rule to the kernel.
 pub(crate) fn rules_of_one_priority_are_told_apart() {
     for family in [Family::Inet, Family::Inet6] {
         let (mut net, _, _) = Net::with_devices();
@@ -149,7 +149,7 @@ pub(crate) fn rules_of_one_priority_are_told_apart() {
     }
 }
 
-/// By bytes that the model cannot say: a DSCP selector and a port mask.
+/// From bytes outside the model: a DSCP selector and a port mask.
 pub(crate) fn what_the_model_does_not_hold_is_told() {
     const FRA_DSCP: u16 = 25;
     const FRA_SPORT_RANGE: u16 = 23;
@@ -172,7 +172,8 @@ pub(crate) fn what_the_model_does_not_hold_is_told() {
         net.socket.request(&message).unwrap_or_else(|error| panic!("{number}: {error}"));
         let rules = net.rules(Family::Inet);
         let found = rules.iter().find(|r| r.priority == PRIORITY).unwrap();
-        // What it does not know the kernel drops: the DSCP before 6.12, the mask in 6.12 still.
+        // The kernel drops attributes that it does not know: the DSCP before 6.12, the mask even in
+        // 6.12.
         let word = format!(" {number}=");
         let known = raw_dump(Kind::Rule, 2).iter().any(|row| row.to_string().contains(&word));
         if !known {
@@ -184,12 +185,12 @@ pub(crate) fn what_the_model_does_not_hold_is_told() {
         assert!(found.unmodelled, "{number}: {found:?}");
         let refused = codec::delete(&mut message, found, &existing);
         assert!(matches!(refused, Err(EncodeError::Refused(_))));
-        // The kernel takes what is absent for any: the plain rule's delete gets it.
+        // The kernel takes absent selectors for any: the plain rule's delete hits it.
         net.send(|b| codec::delete(b, &lookup(Family::Inet), &existing)).unwrap();
     }
 }
 
-/// Refused for want of CONFIG_NET_L3_MASTER_DEV, or it comes back.
+/// Either refused for lack of CONFIG_NET_L3_MASTER_DEV, or read back.
 pub(crate) fn an_l3mdev_rule_comes_back_where_the_kernel_has_them() {
     let mut net = Net::empty();
     let mut desired = lookup(Family::Inet);

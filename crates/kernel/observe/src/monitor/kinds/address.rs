@@ -33,7 +33,7 @@ impl Watched for Address {
         let is_ours = scope.covers_device(index) || address.protocol == scope.protocol;
         let is_watched = scope.kinds.contains(Kind::Address) && is_ours;
         let is_of_routes = scope.covers_route_device(index);
-        // A route that becomes possible with the address is not named: the caller knows which.
+        // A route that becomes possible with the address is not named: the caller knows which one.
         let mut is_relevant = is_watched || is_of_routes;
         if is_relevant {
             dirty.addresses.insert(index);

@@ -40,15 +40,15 @@ impl Watched for Link {
             dirty.neighbours.insert(index);
         }
         if went_down && scope.covers_route_device(index) {
-            // The kernel removes IPv4 routes without an event, and IPv6 routes where
-            // `skip_notify_on_dev_down` is set.
+            // The kernel silently removes IPv4 routes, and IPv6 routes if `skip_notify_on_dev_down`
+            // is set.
             dirty.routes.extend([Family::Inet, Family::Inet6]);
         }
         let lost_carrier = !now.is_running && before.is_none_or(|before| before.is_running);
         let has_objects = scope.nexthops.as_ref().is_none_or(|all| !all.is_empty());
         if lost_carrier && has_objects && scope.covers_route_device(index) {
-            // The kernel removes nexthop objects of IPv4, their groups, and the routes of both,
-            // without an event (`nexthop_flush_dev` in net/ipv4/nexthop.c).
+            // The kernel silently removes IPv4 nexthop objects, their groups, and the routes of
+            // both (`nexthop_flush_dev` in net/ipv4/nexthop.c).
             dirty.routes.extend([Family::Inet, Family::Inet6]);
         }
         Some(true)

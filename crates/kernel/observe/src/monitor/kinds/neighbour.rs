@@ -28,7 +28,7 @@ impl Watched for Neighbour {
             return Some(false);
         };
         let index = neighbour.dev.as_index()?;
-        // A neighbour of another protocol may have been ours before another writer replaced it.
+        // A neighbour with another protocol may have been ours before another writer replaced it.
         let has_protocol = scope.includes_foreign(Kind::Neighbour) || neighbour.protocol != 0;
         let is_ours = neighbour.protocol == scope.protocol;
         let is_relevant = scope.kinds.contains(Kind::Neighbour)

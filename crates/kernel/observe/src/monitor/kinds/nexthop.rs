@@ -18,7 +18,7 @@ const NHA_ID: u16 = 1;
 const NHMSG_LEN: usize = 8;
 
 impl Watched for Nexthop {
-    /// Reads the number alone: an object that the codec cannot decode is as relevant.
+    /// Reads only the number: an object that the codec cannot decode is just as relevant.
     fn mark_dirty(
         event: &Message<'_>,
         scope: &WatchScope,
@@ -33,11 +33,11 @@ impl Watched for Nexthop {
         let is_created = !is_deleted && event.header.flags & created == NLM_F_CREATE;
         let is_relevant = scope.includes_routes() && !is_created && includes(&scope.nexthops, &id);
         if is_relevant {
-            // The kernel removes the routes without an event, those of IPv6 unless
-            // `nexthop_compat_mode` is set.
+            // The kernel silently removes the routes, IPv6 ones unless `nexthop_compat_mode` is
+            // set.
             dirty.routes.extend([Family::Inet, Family::Inet6]);
             if is_deleted {
-                // A request: the kernel removes objects with their device without an event
+                // A request, since the kernel silently removes objects with their device
                 // (`nexthop_flush_dev` in net/ipv4/nexthop.c).
                 dirty.removed.insert(ObjectKey::Nexthop(id));
             }

@@ -87,7 +87,7 @@ impl Watched for Route {
             block.extend([Instruction::equal(0, 0, 1), Instruction::pass()]);
         }
         if is_new {
-            // A route beside another of its key, or in its place.
+            // A route beside another with its key, or in its place.
             block.extend([
                 Instruction::half(FLAGS),
                 Instruction::any_of(swapped_half(NLM_F_EXCL), 1, 0),
@@ -102,21 +102,20 @@ impl Watched for Route {
     }
 }
 
-/// Returns whether a new route is the only one on its key. Otherwise it replaced a route, which may
-/// have been ours, or stands beside one. The event has the flags of what the kernel did, not those
-/// of the request (`fib_table_insert` in net/ipv4/fib_trie.c, `fib6_add_rt2node` in
-/// net/ipv6/ip6_fib.c).
+/// Returns true if a new route is the only one on its key. Otherwise it replaced a route, which may
+/// have been ours, or is beside one. The event's flags show the kernel's action, not the request
+/// (`fib_table_insert` in net/ipv4/fib_trie.c, `fib6_add_rt2node` in net/ipv6/ip6_fib.c).
 fn is_alone(event: &Message<'_>) -> bool {
     event.header.flags & NLM_F_EXCL != 0 && event.header.flags & NLM_F_REPLACE == 0
 }
 
-/// Returns whether another writer deleted a route that the kernel made of an address.
+/// Returns true if another writer deleted a route that the kernel made for an address.
 fn is_deleted_from_address(event: &Message<'_>, route: &Route) -> bool {
     let is_request = event.header.kind == Route::DELETE && event.header.port != 0;
     is_request && route.protocol == KERNEL
 }
 
-/// Returns whether another writer deleted or replaced a route. The kernel announces its own
+/// Returns true if another writer deleted or replaced a route. The kernel announces its own
 /// removals from port 0, or not at all (`fib_table_flush` in net/ipv4/fib_trie.c, `fib6_clean_node`
 /// in net/ipv6/ip6_fib.c).
 fn is_removed_by_request(event: &Message<'_>) -> bool {

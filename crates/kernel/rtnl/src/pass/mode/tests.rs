@@ -2,7 +2,7 @@ use trueup_net::Family;
 
 use super::*;
 
-/// Every combination of facts, with the mode that is decided for it.
+/// Returns every combination of facts, with its mode.
 fn all() -> impl Iterator<Item = (Facts, Mode)> {
     (0_u16..1 << 8).map(|bits| {
         let [first, second, third, fourth, fifth, sixth, seventh, eighth] =

@@ -11,8 +11,8 @@ use trueup_testkit::model::Kernel;
 
 use crate::{Options, Rtnl};
 
-/// An older kernel, that stores no marker on addresses, and what is remembered of a pass that
-/// made a link and an address.
+/// An older kernel, which stores no marker on addresses, and the ledger after a pass that made a
+/// link and an address.
 fn older() -> (Namespace, MemoryLedger) {
     let kernel = mask(Kernel::new().namespace(), &[trueup_testkit::Kind::Address]);
     let name: IfName = "v0".parse().unwrap();
@@ -38,7 +38,7 @@ fn why(kernel: &Namespace, ledger: &MemoryLedger, query: &Query) -> Explanation 
     why.unwrap()
 }
 
-/// The same ledger, had the pass been cut short before it looked at what it did.
+/// Returns the same ledger, as if the pass had been cut short before it looked at its results.
 fn cut_short(ledger: &MemoryLedger) -> MemoryLedger {
     let mut open = MemoryLedger::default();
     let claims = ledger.owned().unwrap().into_iter();
@@ -109,7 +109,7 @@ fn an_intent_of_which_nothing_can_be_read_stays_open() {
     let (kernel, ledger) = older();
     let faults = Faults::over(kernel);
     let every = At::EveryDump(trueup_testkit::Kind::Address);
-    // The first is that of the loopback device.
+    // The first is the loopback device's.
     faults.add(every, Fault::LoseRow(2));
     faults.add(every, Fault::Interrupt);
     let explanation = why(&faults.namespace(), &cut_short(&ledger), &address());

@@ -1,4 +1,5 @@
-//! A host: a namespace on the bridge, with a subnet of pods, a file, and the agent.
+//! A host: a namespace on the bridge, with a subnet of pods, a file of desired state, and the
+//! agent.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -13,19 +14,19 @@ use trueup_testkit::{Changes, Node, ip_json};
 use crate::routes::{Change, Route};
 use crate::{BRIDGE, Result};
 
-/// A host, whose agent is killed when this is dropped.
+/// A host. Dropping it kills its agent.
 pub(crate) struct Host {
     pub(crate) name: &'static str,
     number: u8,
     pub(crate) node: Node,
-    /// The third byte of its pods' addresses.
+    /// The third byte of the pods' addresses.
     subnet: u8,
-    /// Where it finds etcd, first what it connects to first.
+    /// The addresses of etcd, in the order in which it tries them.
     endpoints: Vec<String>,
     ttl: Duration,
     changes: Changes,
     agent: Option<Child>,
-    /// The length of the agent's output that was read.
+    /// The number of bytes already read from the agent's output.
     read: usize,
 }
 
@@ -47,8 +48,8 @@ impl Host {
         Ok(host)
     }
 
-    /// Gives the pods another subnet: an address on their link, and another prefix in the file,
-    /// which is replaced as a whole.
+    /// Gives the pods another subnet: changes the address on their link, and replaces the file with
+    /// one that has the new prefix.
     pub(crate) fn set_subnet(&mut self, subnet: u8) -> Result<()> {
         self.subnet = subnet;
         let address = format!("{}/24", self.pod());
@@ -59,7 +60,7 @@ impl Host {
         written.map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// The file.
+    /// Returns the text of the host's file.
     pub(crate) fn text(&self) -> String {
         let (host, route) = (self.name, self.route());
         let endpoints = self.endpoints.join("\", \"");
@@ -81,17 +82,17 @@ within = ["10.20.0.0/16"]
         )
     }
 
-    /// The route that it exports.
+    /// Returns the route that the host exports.
     pub(crate) fn route(&self) -> Route {
         Route { dst: format!("10.20.{}.0/24", self.subnet), via: address(self.number).to_string() }
     }
 
-    /// The address of a pod.
+    /// Returns a pod's address, the first in the host's subnet.
     pub(crate) fn pod(&self) -> Ipv4Addr {
         Ipv4Addr::new(10, 20, self.subnet, 1)
     }
 
-    /// Starts the agent.
+    /// Starts the agent, `trueup watch`.
     pub(crate) fn start(&mut self, trueup: &Path) -> Result<()> {
         let failed = |error| format!("the agent of {}: {error}", self.name);
         let log = self.path("log");
@@ -103,7 +104,7 @@ within = ["10.20.0.0/16"]
         Ok(())
     }
 
-    /// Returns what `trueup why` says of a route.
+    /// Returns the output of `trueup why` for a route.
     pub(crate) fn why(&self, trueup: &Path, dst: &str) -> Result<String> {
         let mut command = self.trueup(trueup, &["why", "route", dst, "--file"]);
         let ended = command
@@ -118,7 +119,7 @@ within = ["10.20.0.0/16"]
         }
     }
 
-    /// The program, on this host.
+    /// Returns a command that runs the program on this host.
     fn trueup(&self, trueup: &Path, words: &[&str]) -> Command {
         let mut command = Command::new("ip");
         let state = self.path("state");
@@ -137,20 +138,20 @@ within = ["10.20.0.0/16"]
         killed.map(drop).map_err(|error| format!("the agent of {}: {error}", self.name))
     }
 
-    /// Fails if the agent has ended by itself.
+    /// Fails if the agent has exited by itself.
     pub(crate) fn check(&mut self) -> Result<()> {
         let ended = self.agent.as_mut().and_then(|agent| agent.try_wait().ok()?);
         ended.map_or(Ok(()), |status| Err(format!("the agent of {} ended: {status}", self.name)))
     }
 
-    /// Returns what the kernel announced of the agent's routes since the last call.
+    /// Returns the kernel's announcements of the agent's routes since the last call.
     pub(crate) fn changes(&mut self) -> Vec<Change> {
         let announced = self.changes.take();
         let of_routes = announced.iter().filter_map(|it| Change::read(self.name, it));
         of_routes.collect()
     }
 
-    /// Returns the agent's routes, as `ip` sees them.
+    /// Returns the agent's routes, as `ip` shows them.
     pub(crate) fn routes(&self) -> Vec<Route> {
         let args = ["-netns", self.name, "route", "show", "proto", "116"];
         let rows: Vec<Value> = ip_json(&args);
@@ -160,7 +161,7 @@ within = ["10.20.0.0/16"]
             .collect()
     }
 
-    /// Returns the lines that the agent printed since the last call.
+    /// Returns the lines of the agent's output since the last call.
     pub(crate) fn output(&mut self) -> String {
         let log = self.log();
         let end = log.rfind('\n').map_or(0, |at| at + 1);
@@ -169,7 +170,7 @@ within = ["10.20.0.0/16"]
         new
     }
 
-    /// The end of what the agent printed.
+    /// Returns the last lines of the agent's output.
     pub(crate) fn log_end(&self) -> String {
         let log = self.log();
         let lines: Vec<_> = log.lines().collect();
@@ -180,13 +181,14 @@ within = ["10.20.0.0/16"]
         end
     }
 
-    /// What the agent printed; nothing if it did not begin.
+    /// Returns the agent's output; empty if it was never started.
     fn log(&self) -> String {
         let log = fs::read(self.path("log")).unwrap_or_default();
         String::from_utf8_lossy(&log).into_owned()
     }
 
-    /// A file of its own. `/run` is the demo's own, and gone with it.
+    /// Returns the path of one of the host's files. `/run` is the demo's own, and is deleted with
+    /// it.
     fn path(&self, extension: &str) -> PathBuf {
         Path::new("/run").join(self.name).with_extension(extension)
     }
@@ -194,7 +196,7 @@ within = ["10.20.0.0/16"]
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // It may have ended before.
+        // The agent may have ended already.
         let _ = self.kill();
     }
 }

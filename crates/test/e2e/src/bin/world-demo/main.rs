@@ -1,7 +1,7 @@
-//! Five hosts that exchange routes through etcd, each in a namespace, while agents and members of
-//! etcd are killed and a host is cut off: `cargo xtask demo --world`. On each host runs the program
-//! `trueup watch`. What the hosts' kernels announce is printed as it happens, and compared with
-//! what has to happen: any other route that comes or goes ends the demo with an error.
+//! Five hosts, each in a namespace, exchange routes through etcd, while agents and members of etcd
+//! are killed and a host is cut off: `cargo xtask demo --world`. Each host runs the program `trueup
+//! watch`. The demo prints the announcements of the hosts' kernels as they come, and compares them
+//! with the expected changes. If any other route comes or goes, it ends with an error.
 
 mod host;
 mod ping;
@@ -17,20 +17,20 @@ use trueup_testkit::Action;
 
 use world::{World, say};
 
-/// What went wrong, for a person.
+/// The error is a message for the user.
 type Result<T> = std::result::Result<T, String>;
 
-/// The bridge between all hosts.
+/// The name of the bridge between all hosts.
 const BRIDGE: &str = "hosts";
-/// How long is waited.
+/// The times that the demo waits.
 struct Times {
-    /// How long a host counts as alive without a sign.
+    /// The time after which a silent host counts as dead.
     ttl: Duration,
-    /// After a member of etcd was killed.
+    /// The time that a killed member of etcd stays away.
     outage: Duration,
-    /// That a host is cut off.
+    /// The time that a host is cut off.
     cut: Duration,
-    /// True if times are only printed: a machine with much other work may exceed a bound.
+    /// True if times are only printed, not checked: a busy machine may exceed a bound.
     is_test: bool,
 }
 
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     let times = match env::args().skip(1).collect::<Vec<_>>().as_slice() {
         [] => Times { ttl: seconds(5), outage: seconds(15), cut: seconds(60), is_test: false },
         [option] if option == "--short" => Times {
-            // On a machine with much other work an agent, or etcd's disk, may stand still.
+            // On a busy machine an agent, or etcd's disk, may stall.
             ttl: seconds(12),
             outage: seconds(3),
             cut: seconds(8),
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
 
 fn run(times: &Times) -> Result<()> {
     let begun = Instant::now();
-    // No thread exists yet.
+    // The process must have one thread, and no other exists yet.
     trueup_testkit::enter().map_err(|error| error.to_string())?;
     title("Five hosts on a bridge, and three members of etcd, each in a namespace of its own.");
     let mut world = World::start(times.ttl, times.is_test)?;
@@ -83,7 +83,7 @@ fn steps(world: &mut World, times: &Times) -> Result<()> {
     prefix_changes(world)
 }
 
-/// Prints the hosts, and a file.
+/// Prints the hosts, and one of the files.
 fn show(world: &World) {
     for host in &world.hosts {
         let route = host.route();
@@ -141,11 +141,11 @@ fn member_dies(world: &mut World, times: &Times) -> Result<()> {
 fn leader_dies(world: &mut World, times: &Times) -> Result<()> {
     let leader = world.cluster.wait_for_leader().map_err(|error| error.to_string())?;
     title(&format!("m{leader}, the leader of etcd, is killed. No route changes."));
-    // For longer than a lease lives.
+    // Longer than a lease lives.
     member_is_down(world, leader, times.outage.max(times.ttl + Duration::from_secs(1)))
 }
 
-/// Kills a member for a time, in which no route may change, and starts it again.
+/// Kills a member for `time`, during which no route may change, and starts it again.
 fn member_is_down(world: &mut World, member: usize, time: Duration) -> Result<()> {
     let failed = |error: std::io::Error| error.to_string();
     let killed = Instant::now();
@@ -201,22 +201,22 @@ fn prefix_changes(world: &mut World) -> Result<()> {
     world.ping_all()
 }
 
-/// The hosts' names, and what they export.
+/// Returns the hosts' names, and their exported routes.
 fn exports(world: &World) -> Vec<(&'static str, routes::Route)> {
     let hosts = world.hosts.iter();
     hosts.map(|host| (host.name, host.route())).collect()
 }
 
-/// Fails if the routes of a dead host went later than its lease allows.
+/// Fails if a dead host's routes were deleted later than its lease allows.
 fn in_time(time: Duration, times: &Times) -> Result<()> {
-    // Its time to live, and as much again for a store that ends leases late.
+    // Its time to live, doubled for a store that ends leases late.
     let bound = 2 * times.ttl;
     let said = format!("gone after {time:.1?}, where {bound:?} are allowed");
     println!("             {said}");
     if time <= bound || times.is_test { Ok(()) } else { Err(said) }
 }
 
-/// The path of a program that was built with this one.
+/// Returns the path of a program built with this one.
 fn beside(name: &str) -> Result<PathBuf> {
     let this = env::current_exe().map_err(|error| format!("the path of the demo: {error}"))?;
     let path = this.with_file_name(name);

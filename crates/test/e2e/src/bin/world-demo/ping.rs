@@ -11,7 +11,7 @@ use rustix::net::{
 
 const ECHO_REQUEST: u8 = 8;
 const ECHO_REPLY: u8 = 0;
-/// The longest time that an answer takes.
+/// The time limit for an answer.
 const BOUND: Duration = Duration::from_secs(10);
 
 /// Sends a request from one address to another, in the calling thread's namespace. Returns the time
@@ -28,7 +28,7 @@ pub(crate) fn ping(from: Ipv4Addr, to: Ipv4Addr) -> io::Result<Duration> {
     loop {
         let (_, length) = recv(&socket, &mut packet, RecvFlags::empty())?;
         let packet = &packet[..length];
-        // With its IP header, whose length is in words of four bytes.
+        // The IP header comes first; its length is in words of four bytes.
         let header = 4 * usize::from(packet.first().map_or(0, |byte| byte & 15));
         let Some([ECHO_REPLY, _, _, _, id @ ..]) = packet.get(header..header + 6) else {
             continue;

@@ -1,4 +1,4 @@
-//! Routes of the agents, and what the kernel announces of them.
+//! The agents' routes, and the kernel's announcements of them.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -6,14 +6,14 @@ use std::net::Ipv4Addr;
 use trueup_testkit::fields::OURS;
 use trueup_testkit::{Action, Kind, RawMessage};
 
-/// A route through a gateway.
+/// A route through a gateway on a device.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Route {
     pub(crate) dst: String,
     pub(crate) via: String,
 }
 
-/// An announcement: a route of an agent was added or changed, or any route was deleted. Of IPv4.
+/// An IPv4 announcement: an agent's route was added or changed, or any route was deleted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Change {
     pub(crate) host: &'static str,
@@ -22,7 +22,7 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// Reads an announcement; none if it is of something else.
+    /// Reads an announcement; `None` if it is about something else.
     pub(crate) fn read(host: &'static str, message: &RawMessage) -> Option<Change> {
         const RTA_DST: u16 = 1;
         const RTA_GATEWAY: u16 = 5;
@@ -31,7 +31,7 @@ impl Change {
         if !is_route || (message.action == Action::New && message.protocol() != Some(OURS)) {
             return None;
         }
-        // Absent: of a default route, and of one without a gateway.
+        // The default route has no destination, and some routes have no gateway.
         let address = |number| {
             let bytes = message.attrs.get(&number).map(|it| it.as_slice().try_into());
             Ipv4Addr::from(bytes.and_then(Result::<[u8; 4], _>::ok).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! The hosts and the members of etcd, and how they are looked at.
+//! The hosts and the members of etcd, and the checks on them.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -22,25 +22,25 @@ use crate::{BRIDGE, Result, beside};
 const HOSTS: [&str; 5] = ["a", "b", "c", "d", "e"];
 const MEMBERS: [&str; 3] = ["m0", "m1", "m2"];
 
-/// The longest wait for anything.
+/// The time limit of every wait.
 const BOUND: Duration = Duration::from_secs(60);
-/// Between two looks.
+/// The interval between two checks.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The hosts, and the cluster. Agents and members end with it.
+/// The hosts and the cluster. Dropping it ends agents and members.
 pub(crate) struct World {
     pub(crate) hosts: Vec<Host>,
     pub(crate) cluster: Cluster,
     _members: Vec<Node>,
     trueup: PathBuf,
-    /// What the agents have in the kernel, by the announcements.
+    /// The agents' routes in the kernel, by the announcements.
     routes: BTreeSet<(&'static str, Route)>,
-    /// True once a signal has asked for an end.
+    /// True once a signal has asked the demo to end.
     is_interrupted: Arc<AtomicBool>,
 }
 
 impl World {
-    /// Makes the namespaces, and starts the members. No agent runs yet.
+    /// Makes the namespaces and starts the members. No agent runs yet.
     pub(crate) fn start(ttl: Duration, is_test: bool) -> Result<World> {
         let is_interrupted = Arc::default();
         for signal in [SIGINT, SIGTERM] {
@@ -59,14 +59,14 @@ impl World {
                 .collect(),
         );
         if is_test {
-            // A disk that is slow must not cost the leader its place.
+            // A slow disk must not make the leader lose its role.
             let patient = ["--heartbeat-interval=500", "--election-timeout=5000"];
             options = options.with_arguments(patient);
         }
         let cluster = Cluster::start(&options).map_err(text)?;
         let mut hosts = Vec::new();
         for (number, name) in (1..).zip(HOSTS) {
-            // All know all members, and begin with different ones.
+            // All hosts know all members, and try different ones first.
             let mut endpoints = cluster.config().endpoints;
             endpoints.rotate_left(usize::from(number) % MEMBERS.len());
             hosts.push(Host::new(name, number, endpoints, ttl)?);
@@ -81,23 +81,23 @@ impl World {
         })
     }
 
-    /// Returns a host by its name.
+    /// Returns a host by its name, or an error.
     pub(crate) fn host(&mut self, name: &str) -> Result<&mut Host> {
         let host = self.hosts.iter_mut().find(|host| host.name == name);
         host.ok_or_else(|| format!("there is no host {name}"))
     }
 
-    /// Starts an agent.
+    /// Starts a host's agent.
     pub(crate) fn start_agent(&mut self, name: &str) -> Result<()> {
         let trueup = self.trueup.clone();
         self.host(name)?.start(&trueup)
     }
 
-    /// Prints what `trueup why` says on a host of the route to another one.
+    /// Prints the output of `trueup why` on a host, for the route to another host.
     ///
     /// # Errors
     ///
-    /// If that is not that the other one exports it.
+    /// If the output does not name the other host as the exporter.
     pub(crate) fn show_why(&mut self, name: &str, other: &str) -> Result<()> {
         let (dst, trueup) = (self.host(other)?.route().dst, self.trueup.clone());
         let text = self.host(name)?.why(&trueup, &dst)?;
@@ -110,18 +110,18 @@ impl World {
         }
     }
 
-    /// The changes that all other hosts make when a route of one comes or goes.
+    /// Returns the changes at all other hosts if one host's route comes or goes.
     pub(crate) fn at_others(&self, name: &str, action: Action, route: &Route) -> Vec<Change> {
         let others = self.hosts.iter().filter(|host| host.name != name);
         others.map(|host| Change { host: host.name, action, route: route.clone() }).collect()
     }
 
-    /// Prints what the kernels announce of the agents' routes, until all of these changes were
-    /// announced and a time is over. Returns the time from `since` to the last change.
+    /// Prints the kernels' announcements of the agents' routes, until all expected changes were
+    /// announced and `at_least` has passed. Returns the time from `since` to the last change.
     ///
     /// # Errors
     ///
-    /// Any other change; one that does not come; a kernel that has something else at the end.
+    /// An unexpected change, a missing change, or different routes in a kernel at the end.
     pub(crate) fn follow(
         &mut self,
         since: Instant,
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// Pings from each host's pod to each other host's, until all have answered.
+    /// Pings from each host's pod to every other host's, until all have answered.
     pub(crate) fn ping_all(&self) -> Result<()> {
         let (mut slowest, mut pairs) = (Duration::ZERO, 0);
         for from in &self.hosts {
@@ -174,7 +174,7 @@ impl World {
         Ok(())
     }
 
-    /// Waits until a member answers a read, which takes a leader. Returns the time since then.
+    /// Waits until a member answers a read, which takes a leader. Returns the time since `since`.
     pub(crate) fn wait_for_member(&self, member: usize, since: Instant) -> Result<Duration> {
         let store = EtcdStore::open(self.cluster.config_of(&[member])).map_err(text)?;
         while store.read(b"/", None).is_err() {
@@ -184,7 +184,7 @@ impl World {
         Ok(since.elapsed())
     }
 
-    /// Waits until an agent prints a line with these words, and shows it.
+    /// Waits until an agent prints a line that contains `words`, and prints the line.
     pub(crate) fn wait_for_line(&mut self, host: &str, words: &str, since: Instant) -> Result<()> {
         loop {
             let output = self.host(host)?.output();
@@ -197,7 +197,7 @@ impl World {
         }
     }
 
-    /// What all agents printed last.
+    /// Returns the last lines of all agents' output.
     pub(crate) fn logs(&self) -> String {
         let logs: Vec<_> = self.hosts.iter().map(Host::log_end).collect();
         logs.join("\n")
@@ -215,7 +215,7 @@ impl World {
     }
 }
 
-/// Prints a line, with the time since an event.
+/// Prints a line with the time since an event.
 pub(crate) fn say(since: Instant, line: &str) {
     println!("{:>10.3} s  {line}", since.elapsed().as_secs_f64());
 }

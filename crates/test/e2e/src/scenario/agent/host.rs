@@ -1,4 +1,4 @@
-//! The host of the agents: a directory for journals, the disk below it, the boot, and the clock.
+//! The agents' host: a directory for journals, the disk below it, the boot, and the clock.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,17 +12,17 @@ use trueup_rtnl::Rtnl;
 
 use trueup_testkit::empty_directory;
 
-/// The host of the agents.
+/// The agents' host. It outlives their processes.
 pub(in crate::scenario) struct Host {
-    /// The directory of the journals.
+    /// The directory of all journals.
     directory: PathBuf,
     boot: u32,
     clock: Clock,
-    /// The ledger proves ownership unless the file says otherwise.
+    /// True if the ledger proves ownership unless the file has another setting.
     pub(super) by_ledger: bool,
 }
 
-/// The owner of a journal: the cookie of a namespace, a marker, and the name of a domain.
+/// The owner of a journal: a namespace's cookie, a marker, and a domain's name.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct JournalOwner {
     pub(super) cookie: u64,
@@ -34,7 +34,7 @@ impl Host {
     pub(super) fn new(by_ledger: bool) -> Result<Host, String> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        // In memory where possible: syncs cost nothing there.
+        // In memory if possible: syncs are cheap there.
         let shared = Path::new("/dev/shm");
         let base = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
         let directory = base.join(format!("trueup-scenario-{}-{count}", std::process::id()));
@@ -47,7 +47,7 @@ impl Host {
         })
     }
 
-    /// Returns a source with an empty history and the clock of this host.
+    /// Returns a source with an empty history and this host's clock.
     pub(super) fn source(&self) -> Rtnl {
         let clock = self.clock.clone();
         Rtnl::with_clock(move || clock.now())
@@ -61,13 +61,13 @@ impl Host {
         self.boot += 1;
     }
 
-    /// Opens a journal, which is held until the ledger is dropped.
+    /// Opens a journal, which stays locked until the ledger is dropped.
     pub(super) fn open(&self, owner: &JournalOwner) -> Result<JournalLedger, String> {
         let journal = Journal::open(self.file(owner)).map_err(|error| error.to_string())?;
         self.ledger(&journal, owner)
     }
 
-    /// Opens one on a disk that refuses every sync from then on.
+    /// Opens a journal on a disk that refuses every sync from then on.
     pub(super) fn open_broken(&self, owner: &JournalOwner) -> Result<JournalLedger, String> {
         let os = |error: io::Error| error.to_string();
         let mut options = File::options();
@@ -84,7 +84,7 @@ impl Host {
         self.ledger(&journal, owner)
     }
 
-    /// Deletes the journals of a marker.
+    /// Deletes all journals with a marker.
     pub(super) fn forget(&self, marker: u8) -> io::Result<()> {
         for entry in fs::read_dir(&self.directory)?.flatten() {
             let of_marker = format!("-{marker}.");
@@ -114,7 +114,7 @@ impl Drop for Host {
     }
 }
 
-/// A clock that stands still except in `later`.
+/// A clock that only moves in `later`.
 #[derive(Clone)]
 struct Clock {
     start: Instant,
@@ -131,7 +131,7 @@ impl Clock {
     }
 }
 
-/// A file whose syncs fail once it is broken.
+/// A file. Once it is broken, its syncs fail.
 #[derive(Debug)]
 struct Disk {
     file: File,

@@ -1,4 +1,4 @@
-//! Waits for the work queues of the running kernel, which act after a request is answered.
+//! Waits for the running kernel's work queues, which act after the kernel has answered a request.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,8 +31,9 @@ impl Machine {
     }
 
     /// Waits until carriers are announced and IPv6 addresses are usable. A state that lasts half a
-    /// second is final, such as an address whose local route another writer deleted. It also lasts
-    /// for some polls: on a busy machine the kernel's work queues are as slow as we are.
+    /// second and several polls is final, such as an address whose local route another writer
+    /// deleted. The polls count because on a busy machine the kernel's work queues are as slow as
+    /// we are.
     pub(in crate::scenario) fn wait_until_settled(&self) {
         const POLLS: u32 = 200;
         let begin = Instant::now();
@@ -41,7 +42,7 @@ impl Machine {
             polls += 1;
             thread::sleep(Duration::from_millis(1));
         }
-        // This request names no link, and needs the lock that every change holds.
+        // No link has this index, but the request needs the lock that every change holds.
         let _no_such_link = raw_request(RTM_SETLINK, 0, &link_header(i32::MAX as u32));
     }
 
@@ -49,8 +50,8 @@ impl Machine {
         let mut moving = false;
         for link in raw_dump(Kind::Link, 0) {
             moving |= is_up(&link) && !is_state_announced(&link);
-            // The kernel updates a link when it is asked for it: also one whose state can stay
-            // unknown, such as a bridge that has just got a port.
+            // A request for a link makes the kernel update it, even if its state can stay unknown,
+            // as for a bridge with a new port.
             let _answered = raw_request(RTM_GETLINK, 0, &link_header(link.device()));
         }
         let addresses = raw_dump(Kind::Address, INET6);
@@ -65,7 +66,7 @@ impl Machine {
     }
 }
 
-/// `struct ifinfomsg` that names a link and nothing else.
+/// Returns a `struct ifinfomsg` with only the index set.
 fn link_header(index: u32) -> Vec<u8> {
     let mut header = vec![0; Kind::Link.header_len()];
     header[4..8].copy_from_slice(&index.to_ne_bytes());

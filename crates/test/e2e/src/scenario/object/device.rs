@@ -1,5 +1,5 @@
-//! What belongs to one device, in iproute2's words: links, addresses, neighbours, rows of a
-//! forwarding database.
+//! Objects of one device in iproute2's words: links, addresses, neighbours, rows of a forwarding
+//! database.
 
 use std::collections::BTreeMap;
 
@@ -109,7 +109,7 @@ impl Say<'_> {
         let life = self.attr(6).map_or([u32::MAX; 2], |cache| [u32_at(cache, 0), u32_at(cache, 4)]);
         for (word, left) in ["preferred_lft", "valid_lft"].into_iter().zip(life) {
             if left != u32::MAX {
-                // Clocks run: to the next ten seconds.
+                // Time passes: round up to the next ten seconds.
                 self.pair(word, left.next_multiple_of(10));
             }
         }

@@ -1,4 +1,4 @@
-//! What decides where packets go, in iproute2's words: routes, rules, nexthops.
+//! The objects that direct packets, in iproute2's words: routes, rules, nexthops.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ impl Say<'_> {
                 .map_or("metric?", |(name, _)| name);
             self.pair(name, number(value));
         }
-        // struct rta_cacheinfo: the third word, in hundredths of a second, if it ends at all.
+        // struct rta_cacheinfo: the third word, in hundredths of a second; 0 if it never expires.
         if let Some(cache) = self.attr(12).filter(|cache| cache.len() >= 12) {
             let left = u32_at(cache, 8).div_ceil(100);
             if left != 0 {

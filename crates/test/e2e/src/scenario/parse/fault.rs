@@ -5,7 +5,7 @@ use super::Line;
 use super::{act, kind};
 use trueup_testkit::faults::At;
 
-/// `fault WHEN: WHAT`.
+/// Parses `fault WHEN: WHAT`.
 pub(super) fn fault_line(line: Line<'_>) -> Result<FaultLine, Error> {
     let Some((when, what)) = line.text.split_once(": ") else {
         return Err(line.wrong("write `fault WHEN: WHAT`, such as `fault change 2: lose answer`"));

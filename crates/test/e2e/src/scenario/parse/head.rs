@@ -1,9 +1,9 @@
-//! The head of a scenario: its numbers, and its needs.
+//! The head of a scenario: its facts, faults and invariants, and its needs.
 
 use super::super::{Error, INVARIANTS, Need, Scenario, Version};
 use super::Line;
 
-/// Takes a line of the head; false if it is none.
+/// Parses a line of the head; returns false if it is not one.
 pub(super) fn header(line: Line<'_>, scenario: &mut Scenario) -> Result<bool, Error> {
     let mut words = line.text.split_whitespace();
     let keyword = words.next().unwrap_or_default();
@@ -70,7 +70,7 @@ pub(super) fn header(line: Line<'_>, scenario: &mut Scenario) -> Result<bool, Er
     Ok(true)
 }
 
-/// `kernel >= 6.12`, `kernel < 6.12`.
+/// Parses `kernel >= 6.12` or `kernel < 6.12`.
 pub(super) fn version(text: &str) -> Option<Version> {
     let words: Vec<_> = text.split_whitespace().collect();
     let ["kernel", sign @ (">=" | "<"), number] = words[..] else {

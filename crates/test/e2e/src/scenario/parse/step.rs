@@ -41,7 +41,7 @@ pub(super) fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<StepKind, Error
             let Some(written) = block.get(..last).filter(|block| !block.is_empty()) else {
                 return Err(head.wrong("desired needs indented lines below it: a desired-state file in TOML"));
             };
-            // With the lines above, so that errors name the line of this file.
+            // Count the lines above, so that errors have the line number in this file.
             let mut text = "\n".repeat(head.number);
             for line in written {
                 text.push_str(line.text);
@@ -138,7 +138,7 @@ pub(super) fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<StepKind, Error
     }
 }
 
-/// `state [all] KIND [-4|-6] [details] [WORD VALUE]...`.
+/// Parses `state [all] KIND [-4|-6] [details] [WORD VALUE]...`.
 fn selection(head: Line<'_>, rest: &[&str]) -> Result<Selection, Error> {
     let (all, rest) = match rest {
         ["all", rest @ ..] => (true, rest),

@@ -1,4 +1,4 @@
-//! Checks of a scenario: the state, the announcements, and that no foreign object is gone.
+//! Checks of a scenario: the state, the announcements, and that no foreign object was touched.
 
 use super::super::numbers::BRIDGE;
 use super::super::object::{self, is_the_kernels_own};
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use trueup_testkit::{Kind, RawMessage};
 
 impl Run<'_> {
-    /// Fails if a foreign object is gone or changed after a pass.
+    /// Fails if a pass deleted or changed a foreign object.
     pub(super) fn foreign_is_untouched(&mut self, after: &[RawMessage]) -> Result<(), Stop> {
         let (agent, _) = self.agents.acting();
         let mut lost = String::new();
@@ -20,7 +20,7 @@ impl Run<'_> {
                 _ => !is_derived(row),
             };
             let there = match row.kind {
-                // A declared link may be changed, whichever writer made it.
+                // A declared link may change, whichever writer made it.
                 Kind::Link => {
                     after.iter().any(|now| now.kind == Kind::Link && now.device() == row.device())
                 }
@@ -106,8 +106,7 @@ impl Run<'_> {
     }
 }
 
-/// Returns true for a neighbour that a writer made: permanent, noarp, a proxy, or learned
-/// elsewhere.
+/// Returns true for a writer's neighbour: permanent, noarp, a proxy, or learned elsewhere.
 fn is_declared(row: &RawMessage) -> bool {
     const NOARP_PERMANENT: u8 = 0xc0;
     const PROXY_EXT_LEARNED: u8 = 0x18;
@@ -124,7 +123,7 @@ fn is_answered(row: &RawMessage) -> bool {
     row.header[8] & NOARP == 0 && row.attrs.contains_key(&2)
 }
 
-/// Returns true for a row that the kernel derives from other objects, and deletes with them.
+/// Returns true for a row that the kernel derives from other objects and deletes with them.
 fn is_derived(row: &RawMessage) -> bool {
     const KERNEL: u8 = 2;
     match row.kind {
@@ -134,7 +133,7 @@ fn is_derived(row: &RawMessage) -> bool {
     }
 }
 
-/// Why a step ended.
+/// The reason why a step ended.
 pub(super) enum Stop {
     Trouble(Trouble),
     Differs(String),
@@ -162,7 +161,7 @@ pub(super) fn same(what: &str, wanted: &[String], got: &[String]) -> Result<(), 
     Err(Stop::Differs(format!("{what} differ: - expected, + got\n{}", diff(wanted, got))))
 }
 
-/// A diff by the longest common part. Lists are short.
+/// Returns a diff by the longest common subsequence. Lists are short.
 fn diff(old: &[String], new: &[String]) -> String {
     let mut common = vec![vec![0_usize; new.len() + 1]; old.len() + 1];
     for (i, a) in old.iter().enumerate().rev() {

@@ -9,7 +9,7 @@ use super::{Run, assert_no_op, converged};
 use trueup_testkit::faults::At;
 
 impl Run<'_> {
-    /// Drains, and has one pass if something is dirty.
+    /// Drains, and makes one pass if something is dirty.
     pub(super) fn drain_and_pass(
         &mut self,
         faults: &[FaultLine],
@@ -25,7 +25,7 @@ impl Run<'_> {
         })
     }
 
-    /// Drains and passes until nothing is dirty. The faults apply to the first drain.
+    /// Drains and makes passes until nothing is dirty. The faults apply to the first drain.
     pub(super) fn converge(&mut self, faults: &[FaultLine]) -> Result<(), Stop> {
         const PASSES: usize = 10;
         let mut last = None;
@@ -57,8 +57,8 @@ impl Run<'_> {
         Ok((drained.map_err(Stop::Differs)?, others))
     }
 
-    /// Waits for the late announcements of the kernel's work queues: of a carrier that comes up, of
-    /// an IPv6 address that becomes usable. They do not say which write caused them.
+    /// Waits for the late announcements of the kernel's work queues: a carrier comes up, or an IPv6
+    /// address becomes usable. They do not name the write that caused them.
     pub(super) fn idle(&mut self) -> Result<(), Stop> {
         const PASSES: usize = 3;
         let namespace = self.namespace();

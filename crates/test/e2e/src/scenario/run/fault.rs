@@ -1,4 +1,4 @@
-//! Faults of a step, with another writer's lines.
+//! A step's faults, with another writer's lines.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl Run<'_> {
             FaultKind::Writer(act) => {
                 let names = self.machine.names().clone();
                 let act = act.resolved(&names)?;
-                // On the thread of the pass, and so in its namespace.
+                // The fault runs on the pass's thread, so in its namespace.
                 Fault::Writer(Arc::new(move || {
                     let ended = act.carry_out(&names);
                     ended.unwrap_or_else(|trouble| panic!("another writer: {}", trouble.message));

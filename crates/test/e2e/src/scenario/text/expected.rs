@@ -1,11 +1,11 @@
-//! What a scenario expects of a plan or a pass, line by line.
+//! A scenario's expectations of a plan or a pass, line by line.
 
 use std::fmt;
 
 use super::{Phrase, squeeze};
 use trueup_testkit::Kind;
 
-/// An op's command, with what goes without saying: our marker, table main, a permanent neighbour.
+/// Parses an op's command and adds the defaults: our marker, table main, a permanent neighbour.
 pub(super) fn op(text: &str) -> Phrase {
     let phrase = Phrase::new(text);
     match text.trim_start_matches("-6 ").split(' ').next() {
@@ -22,13 +22,13 @@ pub(in crate::scenario) struct Expected {
     /// One of [`VERDICTS`]; empty for an op of a plan.
     verdict: String,
     phrase: Phrase,
-    /// What is behind the colon, or in brackets.
+    /// The text after the colon, or in brackets.
     why: Option<String>,
-    /// It ended in `...`: more may be said.
+    /// True if it ended in `...`, so the report's line may have more.
     open: bool,
 }
 
-/// What a line begins with that is not an op.
+/// The first words of lines other than ops.
 const VERDICTS: [&str; 14] = [
     "applied",
     "failed",
@@ -46,12 +46,12 @@ const VERDICTS: [&str; 14] = [
     "lost",
 ];
 
-/// The first words of lines of statuses; `stored`: the kernel stores something else.
+/// The first words of status lines; `stored`: the kernel stores something else.
 const CONDITIONS: [&str; 5] = ["failed", "pending", "conflict", "contended", "stored"];
 
 impl Expected {
-    /// Reads a line of `status`: a condition, the object, and behind a colon what is known of it.
-    /// Of the object it need only name a part.
+    /// Parses a line of `status`: a condition, the object, and after a colon its detail. The object
+    /// may be given in part.
     pub(in crate::scenario) fn status(text: &str) -> Result<Expected, String> {
         let text = squeeze(text);
         let (condition, rest) = text.split_once(' ').unwrap_or((&text, ""));
@@ -64,14 +64,14 @@ impl Expected {
         Ok(Expected::of_object(condition, rest))
     }
 
-    /// `rest` is the object, and what is behind a colon.
+    /// Parses `rest`: the object, and a detail after a colon.
     fn of_object(verdict: &str, rest: &str) -> Expected {
         let (said, why) = match rest.split_once(": ") {
             Some((said, why)) => (said, Some(why)),
             None => (rest, None),
         };
         let said = said.trim_end().trim_end_matches("...").trim_end();
-        // The words of ops for the kinds as they are called elsewhere.
+        // Use the long words for kinds, although ops have short ones.
         let said = match said.split_once(' ') {
             Some(("addr", object)) => format!("address {object}"),
             Some(("neigh", object)) => format!("neighbour {object}"),
@@ -137,7 +137,7 @@ impl Expected {
         self.verdict == "converged"
     }
 
-    /// Without the marker of an object of these kinds.
+    /// Removes the marker of an object of these kinds.
     #[must_use]
     pub(in crate::scenario) fn unmarked(mut self, kinds: &[Kind], marker: u8) -> Expected {
         if self.phrase.kind().is_some_and(|kind| kinds.contains(&kind)) {
@@ -153,7 +153,7 @@ impl Expected {
         let why = match (&self.why, &got.why) {
             (None, _) => true,
             (Some(why), Some(got)) if self.open => got.contains(why.as_str()),
-            // Two objects: each in words of any order.
+            // Both are objects, with words in any order.
             (Some(why), Some(got)) => why == got || got.starts_with(why.as_str()),
             (Some(_), None) => false,
         };

@@ -1,5 +1,5 @@
-//! Invariant 2: a pass that says converged, and after which no other writer has written, leaves the
-//! kernel's rows as desired.
+//! Invariant 2: if a pass reports converged, and no other writer has written since, the kernel's
+//! rows are as desired.
 
 use trueup_net::Desired;
 use trueup_reconcile::Report as _;
@@ -17,7 +17,7 @@ impl Judge {
         if !report.converged() {
             return;
         }
-        // A write after the last read of its kind cannot be known yet.
+        // The agent cannot know of a write after the last read of its kind.
         let pass = &self.pass;
         self.writes.retain(|_, write| write.step > pass.read_at(&write.row));
         if !self.writes.is_empty() {
@@ -30,7 +30,7 @@ impl Judge {
         }
     }
 
-    /// What the rows lack of what is desired, and what of ours they have beside it.
+    /// Returns missing desired rows, and our undesired rows.
     fn differences(&self, rows: &Rows, is_full: bool) -> String {
         let mut wrong = String::new();
         for (kind, wanted) in expectations(&self.desired) {
@@ -47,7 +47,7 @@ impl Judge {
                     (self.owners.is_ours(id), fields)
                 })
                 .collect();
-            // Another writer's serves only where there is none of ours.
+            // Another writer's row counts only if we have none.
             there.sort_by_key(|(is_ours, _)| !is_ours);
             let lowers = wanted.iter().filter_map(|expected| expected.get("lower").cloned());
             let lowers: Vec<_> = lowers.collect();
@@ -62,7 +62,7 @@ impl Judge {
                 }
             }
             for (_, row) in there.iter().filter(|(is_ours, _)| *is_ours) {
-                // The other end of a pair that is desired is there by right.
+                // The other end of a desired pair may be there.
                 if kind != Kind::Link || !lowers.contains(&row["name"]) {
                     wrong += &format!("has   {}\n", line(kind.word(), row));
                 }
@@ -72,7 +72,7 @@ impl Judge {
     }
 }
 
-/// As the oracle says, but for how much is left of a lifetime, which `stable` rows do not tell.
+/// Compares as the oracle does, except the rest of a lifetime, which `stable` rows do not have.
 fn agrees(expected: &Fields, row: &Fields, is_open: bool) -> bool {
     let mut expected = expected.clone();
     for field in ["valid", "preferred"] {
@@ -84,7 +84,7 @@ fn agrees(expected: &Fields, row: &Fields, is_open: bool) -> bool {
     expect::matches(&expected, row, is_open)
 }
 
-/// The fields of all desired objects, by kind.
+/// Returns the fields of all desired objects, by kind.
 fn expectations(desired: &Desired) -> Vec<(Kind, Vec<Fields>)> {
     fn all<T>(items: Option<&Vec<T>>, fields: impl Fn(&T) -> Fields) -> Option<Vec<Fields>> {
         items.map(|items| items.iter().map(fields).collect())

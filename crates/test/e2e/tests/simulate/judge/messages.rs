@@ -1,5 +1,5 @@
-//! The messages of a pass. Invariant 3: nothing has happened, so nothing is sent that changes
-//! something. Invariant 6: what is not known deletes nothing. Invariant 8 counts them.
+//! The messages of a pass. Invariant 3: if nothing has happened, no changing message is sent.
+//! Invariant 6: incomplete knowledge deletes nothing. Invariant 8 limits their number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,34 +11,35 @@ use crate::wire::Request;
 use crate::writers::OURS;
 use trueup_e2e::world::{Id, World as Rows};
 
-/// Where `ifi_flags` and `ifi_change` are in the fixed part of a link's message.
+/// The offsets of `ifi_flags` and `ifi_change` in the fixed part of a link's message.
 const FLAGS: usize = 8;
 const CHANGE: usize = 12;
 const IFF_UP: u8 = 1;
 
-/// The messages of the pass that runs, or of the last one.
+/// The messages of the current pass, or of the last one.
 #[derive(Default)]
 pub(super) struct PassMessages {
     began: u64,
     is_running: bool,
     messages: u32,
     pub(super) changes: u32,
-    /// When each was last dumped without a fault.
+    /// The step in which each part was last dumped without a fault.
     dumped: BTreeMap<Part, u64>,
-    /// What was asked for and came without some rows, a family at a time.
+    /// The dumps that lacked rows, one family each.
     incomplete: Vec<RawMessage>,
-    /// All links are known.
+    /// True if all links are known.
     has_links: bool,
-    /// They were, since the last change. Later dumps of links only give others their names.
+    /// True if links were read since the last change. Later dumps of links only give other objects
+    /// their names.
     is_link_read: bool,
-    /// The next dump lacks rows.
+    /// True if the next dump lacks rows.
     is_next_incomplete: bool,
-    /// Where routes were put.
+    /// The keys to which the pass has written routes.
     put: BTreeSet<Vec<u8>>,
 }
 
 impl PassMessages {
-    /// When the rows beside this one were last read.
+    /// Returns the step in which the rows around this one were last read.
     pub(super) fn read_at(&self, row: &RawMessage) -> u64 {
         let part = part_of(row);
         let parts = [part, Part { family: 0, ..part }, Part { table: 0, ..part }];
@@ -46,13 +47,13 @@ impl PassMessages {
         read.max().copied().unwrap_or(self.began)
     }
 
-    /// Returns true if rows may be missing that decide whether this object may go.
+    /// Returns true if missing rows may decide if this object may go.
     fn is_unknown(&self, object: &RawMessage) -> bool {
         self.incomplete.iter().any(|asked| match object.kind {
-            // What is on it goes along, and rules are on nothing.
+            // Objects on it go too; rules are on no device.
             Kind::Link | Kind::Address => asked.kind != Kind::Rule,
             Kind::Nexthop => matches!(asked.kind, Kind::Link | Kind::Route | Kind::Nexthop),
-            // A route with our marker is in the dump that asks for the marker.
+            // A dump filtered by our marker has all routes with it.
             Kind::Route if protocol_of(object) == OURS => {
                 asked.kind == Kind::Route && protocol_of(asked) == OURS
             }
@@ -61,24 +62,24 @@ impl PassMessages {
     }
 }
 
-/// The protocol of a route, or of those that are asked for.
+/// Returns the protocol of a route, or of the routes requested.
 fn protocol_of(route: &RawMessage) -> u8 {
     route.header[5]
 }
 
-/// What a dump shows; 0 is all.
+/// The content of a dump; 0 is all.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Part {
     kind: Kind,
     family: u8,
     is_proxy: bool,
-    /// Of routes.
+    /// Only for routes.
     table: u32,
-    /// Of routes those that bear our marker. Others are read to find who else is on a key.
+    /// True for routes with our marker. Other routes are read to find those on our keys.
     is_ours: bool,
 }
 
-/// The dump that shows a row, or that a request asks for.
+/// Returns the part with a row, or the part requested.
 fn part_of(row: &RawMessage) -> Part {
     Part {
         kind: row.kind,
@@ -92,8 +93,8 @@ fn part_of(row: &RawMessage) -> Part {
     }
 }
 
-/// What a dump asks for, a family at a time: a dump of all families is read again as one of IPv4
-/// and one of IPv6.
+/// Returns the content of a dump request, one family each: a dump of all families is read again as
+/// one of IPv4 and one of IPv6.
 fn questions(request: &Request<'_>) -> Vec<RawMessage> {
     let Some(asked) = &request.header else {
         return Vec::new();
@@ -111,7 +112,7 @@ fn questions(request: &Request<'_>) -> Vec<RawMessage> {
     families.iter().map(of_family).collect()
 }
 
-/// Returns true if a dump shows all that another shows.
+/// Returns true if a dump contains everything in another one.
 fn covers(asked: &RawMessage, other: &RawMessage) -> bool {
     if (asked.kind, other.kind) != (Kind::Route, Kind::Route) {
         return asked == other;
@@ -150,7 +151,7 @@ impl Judge {
         self.pass.messages
     }
 
-    /// The dump that this request asks for lacks rows, or is refused: it is not sent.
+    /// Handles a request whose dump lacks rows, or is refused and not sent.
     pub(crate) fn dump_fails(&mut self, request: &Request<'_>, is_sent: bool) {
         match request.kind {
             Some(_) if !is_sent => self.pass.incomplete.extend(questions(request)),
@@ -162,7 +163,7 @@ impl Judge {
         self.pass.is_next_incomplete
     }
 
-    /// The agent is about to send a message.
+    /// Checks a message that the agent is about to send.
     pub(crate) fn sends(&mut self, request: &Request<'_>, rows: &Rows, step: u64, namespace: u64) {
         if !self.pass.is_running {
             return;
@@ -194,8 +195,8 @@ impl Judge {
         self.pass.changes += 1;
         self.pass.is_link_read = false;
         let text = request.message.as_ref().map_or(String::new(), ToString::to_string);
-        // A create that the kernel refuses is how a pass over a few keys learns of another
-        // writer's.
+        // A refused create is no violation: a pass over a few keys finds other writers' objects
+        // that way.
         if self.is_quiet && !request.is_exclusive {
             self.fail(3, format!("nothing has happened since a pass that converged: {text}"));
         }
@@ -220,14 +221,14 @@ impl Judge {
         if !self.desired.managed().contains(kind_of(kind)) {
             self.fail(6, format!("the kind is not managed: {text}"));
         }
-        // A route that gets another gateway is put behind the old one, which then goes.
+        // A new gateway's route is put behind the old one, which is then deleted.
         if is_unknown && !self.pass.put.contains(&place) {
             self.fail(6, format!("a dump was incomplete: {text}"));
         }
     }
 }
 
-/// Returns true for a request that sets a link down which is up.
+/// Returns true for a request that sets down a link which is up.
 fn sets_down(request: &RawMessage, rows: &Rows) -> bool {
     let is_up = |link: &RawMessage| link.header[FLAGS] & IFF_UP != 0;
     let is_asked = request.kind == Kind::Link && request.header[CHANGE] & IFF_UP != 0;

@@ -1,8 +1,8 @@
-//! Invariant 1: whose an object is, known from whose message made it, and that no message of the
-//! agent changes or loses what is another writer's.
+//! Invariant 1: an object belongs to the writer whose message made it, and no message of the agent
+//! may change or lose another writer's object.
 //!
-//! The kernel knows no guard for some messages: a replace does not look at whom it replaces. What
-//! another writer wrote after the agent has last read the kind may be lost, and that alone.
+//! For some messages the kernel has no guard: a replace ignores the owner of the replaced object.
+//! So another writer's write after the agent's last read of the kind may be lost, and only that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ const NHA_GROUP: u16 = 2;
 const RTA_NH_ID: u16 = 30;
 
 /// Returns true for a nexthop object that no route and no group uses, and whose device is deleted:
-/// such a one does not hold its device.
+/// it does not block the device's deletion.
 fn goes_with_its_device(row: &RawMessage, before: &Rows, after: &Rows) -> bool {
     let is_gone = row.devices().iter().all(|dev| !after.names.contains_key(dev));
     let Some(id) = row.attr_u32(NHA_ID).filter(|_| row.kind == Kind::Nexthop && is_gone) else {
@@ -37,16 +37,16 @@ fn goes_with_its_device(row: &RawMessage, before: &Rows, after: &Rows) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Ours,
-    /// Another writer's, who last changed it at this step.
+    /// Another writer's, who last changed it in this step.
     Foreign(u64),
-    /// Cannot be known: another writer has made anew what was ours, where no marker tells it.
+    /// Unknown: another writer has recreated our object, and no marker tells the two apart.
     Open,
 }
 
 pub(super) struct Owners {
     setup: Setup,
     owners: BTreeMap<Id, Owner>,
-    /// Where objects of ours were.
+    /// The keys on which we had objects.
     once_ours: BTreeSet<Place>,
 }
 
@@ -106,7 +106,8 @@ impl Owners {
         self.owners.retain(|id, _| after.rows.contains_key(id));
     }
 
-    /// `read_at` says when the agent has last read the rows beside one.
+    /// Attributes the agent's changes. `read_at` returns the step in which the agent last read the
+    /// rows around a row.
     pub(super) fn agent_changed(
         &mut self,
         before: &Rows,

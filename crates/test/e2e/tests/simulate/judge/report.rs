@@ -1,5 +1,5 @@
-//! What a report says of its ops. Invariant 4: each has one outcome, and what is not converged has
-//! a reason. Invariant 7: an op waits only for what it depends on.
+//! A report's outcomes of its ops. Invariant 4: each op has one, and a pass that has not converged
+//! has a reason. Invariant 7: an op waits only for its dependencies.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl Judge {
         let reasons = report.failed().count() + report.pending().count();
         let reasons = reasons + report.conflicts().len() + report.doubts().len();
         let has_reason = reasons > 0 || report.trouble().is_some() || !report.is_seen_whole();
-        // A pass over what is dirty may not converge for what is elsewhere.
+        // A pass over dirty keys may fail to converge because of other keys.
         if is_full && !report.converged() && !has_reason && report.applied().count() == 0 {
             self.fail(4, "not converged, without a reason".to_owned());
         }
@@ -41,8 +41,8 @@ impl Judge {
         }
     }
 
-    /// Checks what the reports so far say of single objects: all are in place if and only if the
-    /// last pass over everything has read that.
+    /// Checks the statuses of single objects in the reports so far: all are in place if and only if
+    /// the last pass over everything has read that.
     pub(crate) fn check_statuses(
         &mut self,
         report: &Report,
@@ -58,7 +58,7 @@ impl Judge {
         }
     }
 
-    /// Whether the report of a pass is what it would have to be.
+    /// Returns an outcome in words, for the scenario.
     pub(crate) fn outcome_word(outcome: &Outcome) -> String {
         match outcome {
             Outcome::Applied => "done".to_owned(),
@@ -68,7 +68,7 @@ impl Judge {
     }
 }
 
-/// Whether an object of the one kind can depend on one of the other.
+/// Returns true if an object of the one kind can depend on one of the other.
 fn may_wait(object: &Object, needed: &Object) -> bool {
     let (kind, on) = (object.kind(), needed.kind());
     match (object, needed) {

@@ -1,11 +1,11 @@
-//! Links that are set up and down, and the carriers that follow.
+//! Setting links up and down, and the carriers that follow.
 
 use super::super::State;
 use super::super::numbers::*;
 use super::Link;
 
 impl State {
-    /// `dev_open` and `dev_close`, with what follows for others that hang on it.
+    /// `dev_open` and `dev_close`, with the consequences for dependent links.
     pub(super) fn set_link_up(&mut self, index: u32, up: bool) {
         if self.is_up(index) == up {
             return;
@@ -19,7 +19,7 @@ impl State {
         if up {
             self.link_up(index);
         } else {
-            // Before what goes with it (`dev_close_many`, `__dev_notify_flags`).
+            // Before the consequences (`dev_close_many`, `__dev_notify_flags`).
             self.announce_link(index);
             self.link_down(index);
         }
@@ -31,14 +31,14 @@ impl State {
         }
     }
 
-    /// VLANs go up and down with their lower device (`vlan_device_event`).
+    /// Returns the VLANs on a lower device: they go up and down with it (`vlan_device_event`).
     pub(super) fn vlans(&self, lower: u32) -> Vec<u32> {
         let on = self.links.on(lower).into_iter();
         on.filter(|index| self.links.get(*index).is_some_and(|link| link.is("vlan"))).collect()
     }
 
-    /// Sets the carrier of each link by what it hangs on, until nothing moves; of one link before
-    /// the others, as `veth_open` announces its own end first.
+    /// Sets each link's carrier by the links it depends on, until nothing changes. `first` goes
+    /// before the others, as `veth_open` announces its own end first.
     pub(super) fn update_carriers(&mut self, first: u32) {
         loop {
             self.enable_ports();
@@ -54,7 +54,7 @@ impl State {
         }
     }
 
-    /// The carrier of a link that is down changes without an event.
+    /// Sets a carrier. The carrier of a link that is down changes without an event.
     pub(super) fn set_carrier(&mut self, index: u32, carrier: bool) {
         self.with_link(index, |link| link.carrier = carrier);
         if self.is_up(index) {
@@ -62,7 +62,7 @@ impl State {
         }
     }
 
-    /// What a link's carrier follows from; `None` if it is what it was made.
+    /// Returns the carrier that follows from other links; `None` if it keeps its first one.
     pub(super) fn expected_carrier(&self, link: &Link) -> Option<bool> {
         let below = link.below.and_then(|below| self.links.get(below));
         match link.kind.word {

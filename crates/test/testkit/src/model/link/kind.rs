@@ -1,5 +1,5 @@
-//! Kinds of links: what a new one has without a request, and the rules of their own attributes.
-//! Attributes without a rule are kept as they were written.
+//! Kinds of links: a new link's defaults, and the rules of a kind's own attributes. Attributes
+//! without a rule are kept as written.
 
 use super::super::State;
 use super::super::bag::Bag;
@@ -7,30 +7,30 @@ use super::super::numbers::*;
 use super::super::request::{Refusal, refuse_if};
 use super::Link;
 
-/// A kind of links.
+/// The rules of one kind of links.
 #[derive(Debug)]
 pub(in super::super) struct LinkKind {
     /// `IFLA_INFO_KIND`; empty for `lo`.
     pub(in super::super) word: &'static str,
     pub(super) flags: u32,
-    /// Whether a new link has a carrier.
+    /// True if a new link has a carrier.
     pub(super) carrier: bool,
     pub(super) mtu: u32,
-    /// Least and greatest MTU; 0 is none.
+    /// The smallest and the largest MTU; 0 means no limit.
     pub(super) mtu_limits: (u32, u32),
-    /// Whether its links lie on another and go with it.
+    /// True if its links lie on a lower device and go with it.
     pub(super) is_stacked: bool,
-    /// Whether its attributes can change.
+    /// True if its attributes can change after the creation.
     changes: bool,
-    /// The attribute without which none is created.
+    /// The attribute that a creation must have.
     required: Option<u16>,
-    /// The attributes of a new link.
+    /// A new link's attributes unless the request has others.
     defaults: &'static [(u16, &'static [u8])],
 }
 
 const MULTICAST: u32 = IFF_BROADCAST | IFF_MULTICAST;
 
-/// A kind like Ethernet.
+/// Returns a kind with the rules of an Ethernet link.
 const fn kind(word: &'static str) -> LinkKind {
     LinkKind {
         word,
@@ -134,7 +134,7 @@ impl LinkKind {
 }
 
 impl Link {
-    /// The device that it lies on.
+    /// Returns the index of the lower device.
     pub(in super::super) fn lower(&self) -> Option<u32> {
         match self.kind.word {
             "macvlan" | "vlan" => self.below,
@@ -143,12 +143,13 @@ impl Link {
         }
     }
 
-    /// True for a bridge with a spanning tree: its ports listen first, and time does not pass.
+    /// True for a bridge with a spanning tree: its ports listen first, and stay so, as time does
+    /// not pass.
     pub(super) fn has_spanning_tree(&self) -> bool {
         self.is("bridge") && self.data.u32(BR_STP_STATE).is_some_and(|state| state != 0)
     }
 
-    /// The outer headers of a VXLAN: IPv4 or IPv6, UDP, VXLAN and Ethernet.
+    /// Returns the length of a VXLAN's outer headers: IPv4 or IPv6, UDP, VXLAN and Ethernet.
     pub(super) fn headroom(&self) -> u32 {
         match self.kind.word {
             "vxlan" if VXLAN_ADDRESSES.iter().any(|(_, v6)| self.data.has(*v6)) => 70,
@@ -159,7 +160,7 @@ impl Link {
 }
 
 impl State {
-    /// Writes a kind's own attributes to a new link, or to one that exists.
+    /// Writes a kind's own attributes to a new or an existing link.
     pub(super) fn configure(
         &self,
         link: &mut Link,
@@ -238,7 +239,7 @@ fn configure_bridge(link: &mut Link, data: &Bag) -> Result<(), Refusal> {
     link.data.add(data);
     link.data.make_bool(BR_STP_STATE);
     link.data.make_bool(BR_VLAN_FILTERING);
-    // A spanning tree that starts brings the delay within its limits.
+    // When a spanning tree starts, it limits the delay to its range.
     if link.has_spanning_tree()
         && !had_spanning_tree
         && let Some(delay) = link.data.u32(BR_FORWARD_DELAY)

@@ -1,4 +1,4 @@
-//! How links are made.
+//! Creation of links.
 
 use crate::message::u32_at;
 
@@ -78,14 +78,14 @@ impl State {
             let own = is_registered.then_some(index);
             let peer = peer.filter(|_| kind.word == "veth");
             let going: Vec<_> = own.into_iter().chain(peer).collect();
-            // A VXLAN was announced when it came.
+            // A VXLAN was announced at its creation.
             let is_unannounced = announced.is_err() && kind.word != "vxlan";
             self.unregister_links(&going, own.filter(|_| is_unannounced));
         }
         done
     }
 
-    /// The other end of a pair, which is made first.
+    /// Makes the other end of a pair, which comes first, and returns its index.
     fn make_peer(&mut self, index: u32, nest: Option<&[u8]>) -> Result<u32, Refusal> {
         let (header, attrs) = match nest.and_then(|nest| nest.split_first_chunk::<16>()) {
             Some((header, rest)) => (*header, Bag::read(rest)),
@@ -98,12 +98,12 @@ impl State {
         peer.below = Some(0);
         let index = peer.index;
         self.register_link(peer);
-        // It is announced before there is another.
+        // Announced before the second link exists.
         self.announce_link(index);
         Ok(index)
     }
 
-    /// `rtnl_create_link`: of any kind, not yet in its place.
+    /// `rtnl_create_link`: makes a link of any kind, not yet registered.
     fn new_device(&mut self, kind: &'static LinkKind, attrs: &Bag) -> Result<Link, Refusal> {
         let mut link = Link { origin: self.new_origin(), attrs: attrs.clone(), ..Link::new(kind) };
         if let Some(mtu) = attrs.u32(IFLA_MTU) {
@@ -120,7 +120,7 @@ impl State {
         Ok(link)
     }
 
-    /// A kind's own part of making a link (`newlink`).
+    /// Does a kind's own part of the creation (`newlink`).
     fn finish_device(
         &mut self,
         link: &mut Link,
@@ -140,7 +140,7 @@ impl State {
         let below = |index: Option<u32>| self.links.get(index?);
         let index = attrs.u32(IFLA_LINK).ok_or(EINVAL)?;
         let mut lower = self.links.get(index).ok_or(ENODEV)?;
-        // On another macvlan it lies beside it.
+        // A macvlan on another macvlan lies on the same lower device as that one.
         if link.is("macvlan") && lower.is("macvlan") {
             lower = below(lower.lower()).ok_or(ENODEV)?;
         }
@@ -162,7 +162,7 @@ impl State {
         }
     }
 
-    /// `register_netdevice`: a name and an index of its own, and an address if it was given none.
+    /// `register_netdevice`: assigns a name and an index, and an address if the request has none.
     fn place_link(
         &mut self,
         link: &mut Link,
@@ -183,7 +183,8 @@ impl State {
         Ok(())
     }
 
-    /// `dev_alloc_name`: the name itself, or the first free one of a pattern such as `veth%d`.
+    /// `dev_alloc_name`: returns the name itself, or the first free one of a pattern such as
+    /// `veth%d`.
     pub(super) fn free_name(&self, wanted: &[u8]) -> Result<Vec<u8>, Refusal> {
         let is_free = |name: &Vec<u8>| self.links.named(name).is_none();
         let Some(at) = wanted.iter().position(|byte| *byte == b'%') else {

@@ -7,7 +7,7 @@ use super::super::request::{Refusal, refuse_if};
 use super::Link;
 
 impl State {
-    /// `do_set_master`. A link leaves its master even if it cannot join the new one.
+    /// `do_set_master`: a link leaves its master even if it cannot join the new one.
     pub(super) fn set_master(&mut self, index: u32, master: u32) -> Result<(), Refusal> {
         let now = self.links.get(index).and_then(|link| link.master);
         if now == Some(master) {
@@ -22,7 +22,7 @@ impl State {
         joined
     }
 
-    /// `br_add_if`, and the like of bonds and VRFs.
+    /// `br_add_if`, and its counterparts for bonds and VRFs.
     fn add_port(&mut self, index: u32, master: u32) -> Result<(), Refusal> {
         let upper = self.links.get(master).ok_or(EINVAL)?;
         let link = self.links.get(index).ok_or(EINVAL)?;
@@ -57,7 +57,7 @@ impl State {
         Ok(())
     }
 
-    /// Returns true if a link lies on another, or on what that one lies on.
+    /// Returns true if `upper` lies on `lower`, directly or through other links.
     pub(super) fn is_above(&self, upper: u32, lower: u32) -> bool {
         let mut next = self.links.get(upper).and_then(Link::lower);
         while let Some(index) = next {
@@ -69,14 +69,14 @@ impl State {
         false
     }
 
-    /// `br_del_if`: the bridge chooses its address and MTU anew.
+    /// `br_del_if`: takes a port out; the bridge recomputes its address and MTU.
     pub(super) fn release_port(&mut self, index: u32) {
         if let Some(master) = self.drop_port(index) {
             self.ports_changed(master);
         }
     }
 
-    /// `del_nbp`, and the like of bonds and VRFs: returns the master that was left.
+    /// `del_nbp`, and its counterparts for bonds and VRFs: returns the old master.
     pub(super) fn drop_port(&mut self, index: u32) -> Option<u32> {
         let master = self.links.get(index)?.master?;
         self.with_link(index, |link| {
@@ -91,7 +91,8 @@ impl State {
         Some(master)
     }
 
-    /// A bridge has the lowest address and the smallest MTU of its ports, unless they were written.
+    /// Gives a bridge the lowest address and the smallest MTU of its ports, unless these were
+    /// written.
     pub(super) fn ports_changed(&mut self, master: u32) {
         let ports = self.links.ports(master).into_iter().filter_map(|port| self.links.get(port));
         let lowest = ports.clone().map(|port| port.address().to_vec()).min();
@@ -111,7 +112,7 @@ impl State {
         }
     }
 
-    /// `br_stp_enable_port` and `br_stp_disable_port` of ports that came up or went down.
+    /// `br_stp_enable_port` and `br_stp_disable_port` for ports that came up or went down.
     pub(super) fn enable_ports(&mut self) {
         let changed: Vec<_> = self
             .links
@@ -128,9 +129,9 @@ impl State {
         }
     }
 
-    /// A bridge has a carrier while a port forwards. It looks when a port changes, when its own
-    /// address does, and when its spanning tree protocol starts: one that was made without either
-    /// has its carrier until then.
+    /// Updates a bridge's carrier: it has one while a port forwards. A bridge checks this only if a
+    /// port changes, its own address changes, or its spanning tree protocol starts. Until then, a
+    /// bridge made without any of these has a carrier.
     pub(super) fn update_bridge_carrier(&mut self, bridge: u32) {
         let Some(link) = self.links.get(bridge) else {
             return;

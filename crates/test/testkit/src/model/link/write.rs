@@ -1,4 +1,4 @@
-//! `RTM_NEWLINK`, `RTM_SETLINK`, `RTM_DELLINK`: how links are made, changed and deleted.
+//! `RTM_NEWLINK`, `RTM_SETLINK`, `RTM_DELLINK`: creation, change and deletion of links.
 
 use super::super::bag::Bag;
 use super::super::neighbour::Flush;
@@ -8,12 +8,12 @@ use super::super::{Flaw, State};
 use super::Link;
 use super::kind::LinkKind;
 
-/// Attributes that are read, or kept in another form.
+/// Attributes handled here or kept in another form.
 pub(super) const READ: [u16; 8] =
     [IFLA_IFNAME, IFLA_MTU, IFLA_LINK, IFLA_MASTER, IFLA_LINKINFO, IFLA_IFALIAS, 29, 26];
 
 impl State {
-    /// `RTM_*LINK`, then the announcement of all that is not as it was.
+    /// Executes `RTM_*LINK`, then announces every changed link.
     pub(in super::super) fn write_link(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         self.links.remember();
         let done = match request.kind & 3 {
@@ -45,7 +45,7 @@ impl State {
         self.set_link(index, request)
     }
 
-    /// `rtnl_changelink`, the part of the kind.
+    /// `rtnl_changelink`, the kind's part.
     fn change_kind(
         &mut self,
         index: u32,
@@ -68,7 +68,7 @@ impl State {
         Ok(())
     }
 
-    /// `do_setlink`: one after another; what was set before an error stays.
+    /// `do_setlink`: sets one attribute after another; those set before an error stay.
     fn set_link(&mut self, index: u32, request: &Request<'_>) -> Result<(), Refusal> {
         let attrs = &request.attrs;
         if let Some(address) = attrs.array::<6>(IFLA_ADDRESS) {
@@ -144,7 +144,7 @@ impl State {
         if fits || self.has_flaw(Flaw::MtuUnchecked) { Ok(()) } else { Err(EINVAL.into()) }
     }
 
-    /// `NETDEV_CHANGEMTU`: those on the link do not stay larger, and its master may follow.
+    /// `NETDEV_CHANGEMTU`: cuts the MTU of links on this one; its master may follow.
     pub(super) fn change_mtu(&mut self, index: u32, mtu: u32) {
         let Some(link) = self.links.get(index) else {
             return;
@@ -178,7 +178,7 @@ impl State {
 
     /// `netif_change_flags`.
     pub(super) fn set_flags(&mut self, index: u32, flags: u32, mask: u32) -> Result<(), Refusal> {
-        // Changes of these are announced to protocols, while the link is up.
+        // While the link is up, protocols learn of changes to these.
         const FREE: u32 = IFF_NOARP | IFF_MULTICAST;
         /// `IFF_PROMISC`, `IFF_ALLMULTI`.
         const SETTABLE: u32 = FREE | 0x100 | 0x200;

@@ -54,7 +54,7 @@ fn rename(rng: &mut fastrand::Rng) -> Message {
     Message::new(16, 0, &ifinfomsg(10, 0, 0)).with(3, name)
 }
 
-/// What both families have.
+/// Adds attributes common to both families.
 fn extras(rng: &mut fastrand::Rng, message: Message) -> Message {
     const ENDLESS: u32 = u32::MAX;
     let lifetimes = [(ENDLESS, ENDLESS), (0, ENDLESS), (5000, ENDLESS), (5000, 9000), (9000, 5000)];
@@ -67,7 +67,7 @@ fn extras(rng: &mut fastrand::Rng, message: Message) -> Message {
         .maybe(rng, 4, 11, &[[0], [3], [0xba]])
 }
 
-/// `RTM_NEWADDR`, or sometimes `RTM_DELADDR`, of an IPv4 address.
+/// Returns an `RTM_NEWADDR`, or sometimes an `RTM_DELADDR`, for IPv4.
 pub(crate) fn address4(rng: &mut fastrand::Rng) -> Message {
     let locals = [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 3], [10, 0, 1, 1], [127, 0, 0, 1]];
     let kind = 20 + u16::from(rng.u8(..10) < 3);
@@ -83,7 +83,7 @@ pub(crate) fn address4(rng: &mut fastrand::Rng) -> Message {
     extras(rng, message)
 }
 
-/// `RTM_NEWADDR`, or sometimes `RTM_DELADDR`, of an IPv6 address.
+/// Returns an `RTM_NEWADDR`, or sometimes an `RTM_DELADDR`, for IPv6.
 fn address6(rng: &mut fastrand::Rng) -> Message {
     let locals = ["fd01::1", "fd01::2", "fd02::1", "fe80::1", "fe80::ff:fe00:a", "::1"].map(v6);
     let kind = 20 + u16::from(rng.u8(..10) < 3);

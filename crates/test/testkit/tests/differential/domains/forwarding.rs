@@ -1,6 +1,6 @@
-//! Forwarding entries of a bridge's ports and a VXLAN; ports that leave, come back and go down
-//! meanwhile. The ports are links that nothing ever comes in at, so that the bridge learns
-//! nothing. The kernel's own entries are left out of the comparison.
+//! Forwarding entries of a bridge's ports and a VXLAN, while ports leave, come back and go down. No
+//! packet arrives at the ports, so the bridge learns nothing. The kernel's own entries are not
+//! compared.
 
 use trueup_testkit::Kind;
 
@@ -21,7 +21,7 @@ const NDA_IFINDEX: u16 = 8;
 const NDA_MASTER: u16 = 9;
 const BRIDGE: u32 = 20;
 const PORTS: [u32; 2] = [21, 22];
-/// Down, so that nothing is sent there and no neighbour comes of it.
+/// Down: nothing is sent there, so no neighbour is made.
 const DOWN: u32 = 24;
 const VXLAN: u32 = 30;
 
@@ -65,7 +65,7 @@ impl Domain for Forwarding {
         }
     }
 
-    /// A delete in bulk is not modelled.
+    /// Rejects deletes in bulk.
     fn is_modelled(&self, message: &Message) -> bool {
         message.kind != 29 || message.flags == 0
     }
@@ -89,10 +89,10 @@ fn entry(rng: &mut fastrand::Rng) -> Message {
     let is_delete = one_in(rng, 3);
     let device = pick(rng, &[21, 21, 22, 30, 30, 30, 30, 99]);
     let flags = if is_delete { 0 } else { write_flags(rng) };
-    // At the device itself, at its master.
+    // At the device itself, or at its master.
     let how = if device == VXLAN { 2 } else { pick(rng, &[4, 4, 0]) };
     let state = pick(rng, &[0x80, 0x80, 0x40, 0x02, 0x82]);
-    // Where to flood to: the only entries that have several destinations.
+    // A flood destination: only these entries have several destinations.
     let floods = device == VXLAN && !is_delete && one_in(rng, 3);
     let (flags, state) = if floods { (CREATE | APPEND, 0x80) } else { (flags, state) };
     let mac = match floods {

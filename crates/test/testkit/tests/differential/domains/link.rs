@@ -1,5 +1,5 @@
-//! Links of all kinds that the running kernel has: made, changed, renamed, put on each other and
-//! into bridges, and deleted with what hangs on them.
+//! Links of all kinds that the running kernel has: created, changed, renamed, stacked, put into
+//! bridges, and deleted with everything that depends on them.
 
 use trueup_testkit::Kind;
 
@@ -66,7 +66,7 @@ fn mtu(rng: &mut fastrand::Rng) -> [u8; 4] {
     number(pick(rng, &[1500, 1500, 1400, 9000, 1280, 1279, 68, 67, 65535, 65536]))
 }
 
-/// A link of a kind, with a hardware address of its own.
+/// Returns a request for a link with a kind and a unique hardware address.
 pub(crate) fn link(kind: &[u8], index: u32, data: Option<&[u8]>) -> Message {
     let info = [(1, kind)].into_iter().chain(data.map(|data| (2, data)));
     Message::new(16, CREATE | EXCL, &ifinfomsg(index, 0, 0))
@@ -74,7 +74,8 @@ pub(crate) fn link(kind: &[u8], index: u32, data: Option<&[u8]>) -> Message {
         .with(IFLA_LINKINFO, attributes(info))
 }
 
-/// The kernel counts in jiffies: these times suit all of its clocks.
+/// Returns a bridge's attributes. The kernel counts in jiffies: these times suit all its clock
+/// rates.
 fn bridge_data(rng: &mut fastrand::Rng) -> Vec<u8> {
     let any = Message::new(0, 0, &[]);
     let any = any.maybe(rng, 2, 1, &[1500, 0, 200, 198, 3002].map(number));
@@ -90,7 +91,7 @@ fn vxlan_data(rng: &mut fastrand::Rng, is_new: bool) -> Vec<u8> {
     }
     let any = any.maybe(rng, 3, 2, &[[10, 0, 0, 9], [239, 1, 1, 1]]);
     let any = any.maybe(rng, 3, 4, &[[10, 0, 0, 9], [10, 0, 0, 8]]);
-    // A lower device is not taken away again: the kernel is of two minds about it then.
+    // Never remove a lower device again: the kernel is inconsistent about that.
     let any = any.maybe(rng, 3, 3, &[10, 11, 12, 99].map(number));
     let any = any.maybe(rng, 3, 5, &[[0], [1], [255]]);
     any.maybe(rng, 3, 7, &[[0], [1], [2]]).body
@@ -122,7 +123,7 @@ fn make(rng: &mut fastrand::Rng) -> Message {
     let message = message.maybe(rng, 5, IFLA_MTU, &[1500, 1400, 9000, 1280, 68].map(number));
     let message = message.maybe(rng, 8, IFLA_GROUP, &[0, 5].map(number));
     match rng.u8(..4) {
-        // Not both: should the master refuse it, its addresses go before they were announced.
+        // Not both: if the master refuses the link, its addresses go before they were announced.
         0 => message.with(IFLA_MASTER, number(pick(rng, &[12, 13, 0, 99]))),
         1 => {
             let mut message = message;

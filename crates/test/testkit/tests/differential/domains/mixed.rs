@@ -1,4 +1,4 @@
-//! Everything at once in one namespace: the messages of all domains, so that the objects meet.
+//! All domains together in one namespace, so that their objects interact.
 
 use trueup_testkit::Kind;
 
@@ -14,7 +14,7 @@ use crate::message::{Message, set_up, v6, veth};
 
 pub(crate) struct Mixed;
 
-/// How often each one's messages come.
+/// The domains, each as often as its share of the messages.
 const SHARES: [&dyn Domain; 9] =
     [&Addresses, &Addresses, &Links, &Routes4, &Routes4, &Routes6, &Routes6, &Rules, &Neighbours];
 
@@ -47,16 +47,15 @@ impl Domain for Mixed {
     }
 }
 
-/// Returns true if a message gives the kernel's own address of `v0` a lifetime. When the kernel
-/// collects the route to its subnet after that, the model does not say.
+/// Returns true if a message gives the kernel's own address of `v0` a lifetime. The model does not
+/// know when the kernel then collects the route to its subnet.
 fn is_link_local_with_a_lifetime(message: &Message) -> bool {
     const IFA_CACHEINFO: [u8; 4] = [20, 0, 6, 0];
     let has = |part: &[u8]| message.body.windows(part.len()).any(|at| at == part);
     message.kind == 20 && has(&v6("fe80::ff:fe00:a")) && has(&IFA_CACHEINFO)
 }
 
-/// Returns true if a message makes a link of a kind that adds forwarding entries by itself, which
-/// the model does not.
+/// Returns true if a message makes a link of a kind whose own forwarding entries the model lacks.
 fn has_entries(message: &Message) -> bool {
     let kinds: [&[u8]; 3] = [b"macvlan", b"vxlan", b"bridge"];
     kinds.iter().any(|kind| {

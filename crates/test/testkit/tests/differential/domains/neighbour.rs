@@ -1,5 +1,5 @@
-//! Neighbours and proxies of both families, with links that lose their carrier and addresses that
-//! go meanwhile. Left out is what moves within milliseconds: rows that are probed.
+//! Neighbours and proxies of both families, while links lose their carrier and addresses go. Rows
+//! that the kernel probes are left out, as they change within milliseconds.
 
 use trueup_testkit::Kind;
 
@@ -41,7 +41,7 @@ impl Domain for Neighbours {
             2 => Message::new(16, 0, &ifinfomsg(10, 0, 0)).with(1, [2, 0, 0, 0, 1, rng.u8(..2)]),
             3 => Message::new(17, 0, &ifinfomsg(10, 0, 0)),
             4 => veth("v0", 10, "v1", 11),
-            // The last address takes the neighbours along.
+            // Deleting the last address deletes the neighbours.
             5..=7 => {
                 let local = pick(rng, &[[10, 0, 0, 1], [10, 1, 0, 1]]);
                 address(20 + u16::from(rng.bool()), CREATE, 10, &local, 24)
@@ -56,8 +56,8 @@ impl Domain for Neighbours {
         }
     }
 
-    /// No row, on the other end of the cable, for one of the host's own addresses: the requests
-    /// that the host sends there would change it. No proxy for all devices: it outlives its
+    /// Rejects a row, at the cable's other end, for one of the host's own addresses: the host's
+    /// requests to that end would change it. Rejects a proxy for all devices: it outlives its
     /// namespace.
     fn is_modelled(&self, message: &Message) -> bool {
         let is_own = message.body.windows(4).any(|bytes| bytes == [10, 0, 0, 1]);
@@ -69,8 +69,8 @@ fn neighbour(rng: &mut fastrand::Rng) -> Message {
     let family = pick(rng, &[2, 10]);
     let is_delete = one_in(rng, 4);
     let flags = if is_delete { 0 } else { write_flags(rng) };
-    // Permanent, without resolution, stale, failed, none.
-    // None has failed (0x20): the kernel collects those at a time of its own.
+    // Permanent, without resolution, stale, failed, none. No row is failed (0x20): the kernel
+    // collects failed rows at an unknown time.
     let state = pick(rng, &[0x80, 0x80, 0x80, 0x40, 0x40, 0x04, 0x04, 0]);
     // Router, learnt elsewhere, proxy.
     let how = pick(rng, &[0, 0, 0, 0, 0x80, 0x10, NTF_PROXY, 0x90]);

@@ -1,5 +1,5 @@
-//! Nexthop objects: few ids, so that groups, replacements and deletes meet, and routes of both
-//! families that use them.
+//! Nexthop objects, and routes of both families that use them. Ids are few, so groups, replacements
+//! and deletes affect each other.
 
 use trueup_testkit::Kind;
 
@@ -43,7 +43,7 @@ impl Domain for Nexthops {
         Kind::Nexthop
     }
 
-    /// A delete states the id alone.
+    /// Rejects deletes with more than the id.
     fn is_modelled(&self, message: &Message) -> bool {
         message.kind != 105 || message.body.len() == 16
     }
@@ -63,7 +63,7 @@ impl Domain for Nexthops {
     }
 }
 
-/// A route that uses an object.
+/// Returns a request for a route that uses an object.
 fn user(rng: &mut fastrand::Rng) -> Message {
     let family = pick(rng, &[2, 2, 10]);
     let kind = pick(rng, &[24, 24, 24, 25]);
@@ -84,7 +84,7 @@ fn single(family: u8, id: u32, flags: u16) -> Message {
     Message::new(104, flags, &[family, 0, 4, 0, 0, 0, 0, 0]).with(NHA_ID, number(id))
 }
 
-/// A request about one object.
+/// Returns a request about one object.
 pub(crate) fn nexthop(rng: &mut fastrand::Rng) -> Message {
     let flags = write_flags(rng) | if one_in(rng, 3) { REPLACE } else { 0 };
     let family = pick(rng, &[2, 2, 2, 10]);

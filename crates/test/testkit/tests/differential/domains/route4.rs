@@ -1,5 +1,5 @@
-//! IPv4 routes of every shape in a small space of destinations, tables, metrics and gateways, on
-//! links and addresses that come and go meanwhile; with rules and nexthop objects now and then.
+//! IPv4 routes of every shape with few destinations, tables, metrics and gateways, while links and
+//! addresses come and go; with a few rules and nexthop objects.
 
 use trueup_testkit::Kind;
 
@@ -67,7 +67,7 @@ impl Domain for Routes4 {
     }
 }
 
-/// A dump of routes, perhaps limited.
+/// Returns a dump of routes, sometimes filtered.
 pub(crate) fn dump(rng: &mut fastrand::Rng, family: u8) -> Message {
     let table = pick(rng, &[0, 0, 254, 255, 100, 77]);
     let (protocol, kind) = (pick(rng, &[0, 0, 4, 2]), pick(rng, &[0, 0, 1, 2, 6]));
@@ -80,7 +80,7 @@ pub(crate) fn dump(rng: &mut fastrand::Rng, family: u8) -> Message {
     )
 }
 
-/// A rule that looks up one of the tables, or refuses.
+/// Returns a request for a rule that looks up one of the tables, or refuses.
 pub(crate) fn rule(rng: &mut fastrand::Rng, family: u8) -> Message {
     let (table, action) = pick(rng, &[(100, 1), (100, 1), (254, 1), (255, 1), (100, 7)]);
     let fixed = [family, 0, 0, 0, table, 3, 0, action, 0, 0, 0, 0];

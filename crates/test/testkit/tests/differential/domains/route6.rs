@@ -1,5 +1,5 @@
-//! IPv6 routes: few prefixes, metrics, tables, gateways and devices, so that they meet; between
-//! them links go up and down, and addresses come and go.
+//! IPv6 routes with few prefixes, metrics, tables, gateways and devices, so that they interact;
+//! meanwhile links go up and down, and addresses come and go.
 
 use trueup_testkit::Kind;
 
@@ -79,7 +79,7 @@ fn route(rng: &mut fastrand::Rng) -> Message {
             ("fd01::2", 128),
         ],
     );
-    // A source hides the destination from lookups of gateways in its prefix.
+    // A route with a source hides the destination when the kernel looks up gateways in its prefix.
     let has_source = dst == "fd0a::" && one_in(rng, 6);
     let table = pick(rng, &[254, 254, 254, 254, 0, 100]);
     let protocol = pick(rng, &[3, 3, 4, 186, 0]);
@@ -133,7 +133,7 @@ fn hops(rng: &mut fastrand::Rng) -> Vec<u8> {
     hops
 }
 
-/// A nexthop object: a gateway, a device, a blackhole, or a group of others.
+/// Returns a request for a nexthop object: a gateway, a device, a blackhole, or a group of others.
 fn object(rng: &mut fastrand::Rng) -> Message {
     let id = number(rng.u32(1..5));
     let flags = CREATE | pick(rng, &[0, 0x100]);

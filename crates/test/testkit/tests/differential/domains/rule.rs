@@ -1,5 +1,5 @@
-//! Rules of both families: all selectors, few values of each, so that equality, deletes and
-//! priorities meet; devices that come, go and change their names meanwhile.
+//! Rules of both families: all selectors, with few values each, so that rules are equal and deletes
+//! match; meanwhile devices come, go and change their names.
 
 use trueup_testkit::Kind;
 
@@ -48,7 +48,7 @@ fn rule(rng: &mut fastrand::Rng) -> Message {
     let family = pick(rng, &[2, 10]);
     let is_delete = one_in(rng, 3);
     let flags = if is_delete { 0 } else { write_flags(rng) };
-    // Few selectors at once, so that rules are equal and deletes fit.
+    // Use few selectors at once, so that rules are equal and deletes match.
     let rare = pick(rng, &[4, 12, 30]);
     let mut length = || {
         if rng.u8(..rare) == 0 { pick(rng, &[8, 16, 32]) } else { 0 }
@@ -88,8 +88,8 @@ fn rule(rng: &mut fastrand::Rng) -> Message {
     message
 }
 
-/// Each selector with the values it may take, in the order of a little-endian machine. Of users the
-/// test's namespace maps number 0 alone.
+/// Each selector with its possible values, in little-endian byte order. The test's namespace maps
+/// only user 0.
 const SELECTORS: &[(u16, &[&[u8]])] = &[
     (3, &[b"v0\0", b"v1\0", b"lo\0", b"nosuch\0"]), // FRA_IIFNAME
     (17, &[b"v0\0", b"v2\0", b"w0\0"]),             // FRA_OIFNAME

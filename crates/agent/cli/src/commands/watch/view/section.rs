@@ -9,12 +9,12 @@ use trueup_agent::text::{status_text, vertex_line};
 
 use super::{Line, MAX_ENTRIES, Tone, line};
 
-/// A part of the screen.
+/// A part of the screen with a title.
 pub(in crate::commands::watch) struct Section {
     title: &'static str,
-    /// The most important one first.
+    /// The lines, the most important one first.
     pub(super) lines: Vec<String>,
-    /// The number of further lines.
+    /// The number of further lines, which are not in `lines`.
     pub(super) more: usize,
 }
 
@@ -58,7 +58,7 @@ impl Section {
         Section { title, lines: lines.collect(), more: 0 }
     }
 
-    /// Returns an empty line, the title, and the lines that fit; nothing if none fits.
+    /// Returns an empty line, the title, and the lines that fit. Returns nothing if no line fits.
     pub(super) fn fit(self, height: usize) -> Vec<Line> {
         let room = height.saturating_sub(2);
         if room == 0 {
@@ -78,10 +78,10 @@ impl Section {
     }
 }
 
-/// Returns the line of an object that is not in place: for how long, how often it was tried, and
-/// when it is tried again.
+/// Returns the line of an object that is not in place: since when, the number of tries, and the
+/// time of the next one.
 fn exception_text(exception: &ObjectStatus, now: Instant) -> String {
-    // It fails where the clock was set back.
+    // Fails if the clock was set back.
     let since = exception.since.elapsed().unwrap_or_default();
     let next_try = exception.next_try.map(|at| at.saturating_duration_since(now));
     format!(

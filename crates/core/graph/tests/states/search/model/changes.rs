@@ -1,4 +1,4 @@
-//! What events and the ends of runs change of the promises.
+//! The effect of events and ended runs on the promises.
 
 use trueup_reconcile::ErrorClass;
 
@@ -8,7 +8,7 @@ use super::{Kinds, Model, Phase, Run};
 use crate::state::{RunId, State, Verdict};
 
 impl Model<'_> {
-    /// Returns the verdict of a run that ends, and what is made then, or would be.
+    /// Returns the verdict of a run that ends, and its work, done or planned.
     pub(in super::super) fn succeed(
         &mut self,
         at: usize,
@@ -23,7 +23,7 @@ impl Model<'_> {
             if promise.present {
                 return (id, Verdict::Changed, None);
             }
-            // It is made anew if it comes again: nothing is to be refreshed.
+            // A vertex that comes again is made anew, so no refresh is due.
             for run in self.vertices.iter_mut().filter_map(|it| it.run.as_mut()) {
                 if let Phase::Succeeded(_, notified) = &mut run.phase {
                     notified[at] = 0;
@@ -35,8 +35,8 @@ impl Model<'_> {
         let drifted = run.drifted_before.unwrap_or(promise.drifted);
         let thing = run.thing;
         let is_recorded = self.shape.budget.recorded[at];
-        // One that is refreshed has to act, once what it makes is recorded; and nothing is made
-        // that is not.
+        // A refreshed vertex must act once its planned work is recorded; no work is done without a
+        // record.
         let acts = drifted || is_recorded && run.context.refreshes > 0;
         let is_planned = run.is_planned || promise.made == Some(thing);
         let is_known = !is_recorded || !drifted || is_planned;
@@ -73,7 +73,7 @@ impl Model<'_> {
         let promise = &mut self.vertices[at];
         if let (true, Some(id)) = (reverse, promise.reversal.take()) {
             promise.reversal_halted |= class.is_permanent();
-            // What is back makes again what could not be undone.
+            // The vertex that is back makes again what could not be undone.
             promise.leaving &= !promise.present || promise.refused;
             return id;
         }
@@ -119,7 +119,7 @@ impl Model<'_> {
         self.touch(at);
     }
 
-    /// Makes a vertex run, and what runs with it.
+    /// Makes a vertex run, and the vertices that run with it.
     fn make_due(&mut self, at: usize) {
         let others: Vec<_> = self.led(at).collect();
         for it in [at].into_iter().chain(others) {
@@ -136,7 +136,7 @@ impl Model<'_> {
         };
     }
 
-    /// A vertex leaves or comes: what receives from it is declared anew.
+    /// Handles a vertex that leaves or comes: its receivers are declared anew.
     pub(in super::super) fn change_receivers(&mut self, at: usize) {
         let receivers = self.shape.edges.iter();
         let receivers = receivers.filter(|it| it.0 == at && it.2 == Edge::Order);
@@ -148,20 +148,20 @@ impl Model<'_> {
         }
     }
 
-    /// A replacement comes: reversals that run go on without an order.
+    /// Handles a replacement: running reversals continue without an order.
     pub(in super::super) fn replace(&mut self) {
         for it in &mut self.vertices {
             it.begun |= it.reversal.is_some();
         }
     }
 
-    /// Removes a vertex: one that waits for its own reversal has never run.
+    /// Removes a vertex. A vertex that waits for its own reversal has never run.
     pub(in super::super) fn remove(&mut self, at: usize, has_run: bool) {
         if let Some(run) = &mut self.vertices[at].run
             && let Phase::Succeeded(changed, notified) = run.phase
             && !run.is_former
         {
-            // No vertex waits for its record any more.
+            // No vertex waits for its record any longer.
             run.phase = Phase::Succeeded(0, [0; 4]);
             self.notify(at, changed, notified);
         }
@@ -177,7 +177,7 @@ impl Model<'_> {
         }
     }
 
-    /// Counts the refreshes of a vertex that has left.
+    /// Counts the refreshes that a vertex which has left owes to others.
     fn notify_by_intent(&mut self, at: usize, changed: Kinds) {
         let notified = changed | self.vertices[at].unnotified.1;
         let targets = self.vertices[at].targets;
@@ -194,13 +194,13 @@ impl Model<'_> {
         promise.present = true;
         promise.reversal_halted = false;
         promise.leaving = promise.reversal.is_some();
-        // It may be gone, with its refreshes, or not yet.
+        // It may already be gone, with its refreshes, or not yet.
         promise.owed.0 = 0;
         promise.unnotified.0 = 0;
         self.change(at);
     }
 
-    /// Takes note of runs that have ended in the state machine.
+    /// Handles runs that have ended in the state machine.
     pub(in super::super) fn follow(&mut self, state: &State) {
         for at in 0..4 {
             let Some(run) = self.vertices[at].run else {
@@ -215,7 +215,7 @@ impl Model<'_> {
             }
             self.vertices[at].run = None;
             let Phase::Succeeded(changed, notified) = run.phase else {
-                // It was given up.
+                // The state machine gave it up.
                 let promise = &mut self.vertices[at];
                 promise.due = promise.present;
                 if !promise.present || run.is_former {
@@ -226,7 +226,7 @@ impl Model<'_> {
             let owed = &mut self.vertices[at].owed;
             owed.0 = owed.0.saturating_sub(run.owed.0);
             if run.is_former {
-                // The one that is back may have to act on them, too.
+                // The vertex that is back may have to act on them, too.
                 continue;
             }
             owed.1 -= run.owed.1;
@@ -248,7 +248,7 @@ impl Model<'_> {
         }
     }
 
-    /// Counts the refreshes that follow from a success, or from an intent.
+    /// Counts the refreshes caused by a success, or by an intent.
     fn notify(&mut self, at: usize, changed: Kinds, notified: [Kinds; 4]) {
         self.vertices[at].targets = [0; 4];
         let unnotified = std::mem::take(&mut self.vertices[at].unnotified);

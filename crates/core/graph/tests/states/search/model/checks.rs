@@ -1,4 +1,4 @@
-//! What has to hold when a run begins, and once nothing happens any more.
+//! Checks when a run begins, and once nothing more happens.
 
 use super::super::Edge;
 use super::{Model, Promise};
@@ -13,7 +13,7 @@ impl Model<'_> {
         }
     }
 
-    /// Checks that no parent runs, or is to, unless it has failed, or waits for one that has.
+    /// Checks that each parent by order is idle, unless it has failed or waits for a failed one.
     pub(super) fn check_tried(&self, at: usize) {
         for (parent, ..) in self.edges().filter(|it| it.1 == at) {
             let it = &self.vertices[parent];
@@ -22,7 +22,7 @@ impl Model<'_> {
         }
     }
 
-    /// True if a vertex waits because it has failed, or one that it needs.
+    /// True if a vertex waits because it has failed, or a vertex that it needs has.
     pub(super) fn has_failed(&self, at: usize) -> bool {
         let it = &self.vertices[at];
         let mut needed = self.edges().filter(|it| it.1 == at && it.2 != Edge::Tried);
@@ -30,7 +30,7 @@ impl Model<'_> {
         it.due && it.run.is_none() && has_failed()
     }
 
-    /// Checks that only what has failed, and what needs that, waits for time.
+    /// Checks that only failed vertices, and vertices in need of one, wait for time.
     pub(in super::super) fn check_delay(&self) {
         for (at, promise) in self.vertices.iter().enumerate() {
             let waits = promise.present && promise.due;
@@ -56,10 +56,10 @@ impl Model<'_> {
     fn check_children(&self, at: usize) {
         for (_, child, _) in self.shape.edges.iter().filter(|it| it.0 == at) {
             let it = &self.vertices[*child];
-            // Children of one that is made anew run after that.
+            // If a parent is made anew, its children run after that.
             let is_made_anew = self.vertices[at].refused;
             let is_over = !it.present || !it.due && it.run.is_none() || is_made_anew || it.renewed;
-            // One above both is undone in between: after the one, and before the other runs.
+            // An ancestor of both is undone in between: after the one, and before the other runs.
             let mut above = self.ancestors(*child).into_iter();
             let is_between = above.any(|it| self.vertices[it].refused && self.leads(it, at));
             let is_over = is_over || is_between;
@@ -68,13 +68,13 @@ impl Model<'_> {
         }
     }
 
-    /// True if a vertex is above another one, whether they are there or not.
+    /// True if a vertex is above another one, even if one of them is not in the graph.
     fn leads(&self, from: usize, to: usize) -> bool {
         let mut edges = self.shape.edges.iter().filter(|it| it.1 == to);
         edges.any(|it| it.0 == from || self.leads(from, it.0))
     }
 
-    /// Checks the order of what is known by records alone.
+    /// Checks the order among vertices known by records alone.
     fn check_restored(&self, at: usize) {
         for child in (at + 1..4).filter(|&it| self.vertices[it].needs[at]) {
             let it = &self.vertices[child];
@@ -93,16 +93,16 @@ impl Model<'_> {
         self.vertices[at].made
     }
 
-    /// True if what it made could not be undone.
+    /// True if its work could not be undone.
     pub(in super::super) fn is_kept(&self, at: usize) -> bool {
         self.vertices[at].leaving
     }
 
-    /// Checks what runs at once.
+    /// Checks a run that begins.
     pub(super) fn begin(&self, at: usize, is_own: bool) {
         let is_active = |it: &Promise| it.run.is_some() || it.reversal.is_some();
         let active: Vec<_> = (0..4).filter(|&it| is_active(&self.vertices[it])).collect();
-        // Those of the group take one worker. What is undone is of no group.
+        // The vertices of the group take one worker. A reversal is in no group.
         let of_group = |it: usize| self.shape.groups[it] && self.vertices[it].run.is_some();
         let is_grouped = is_own && self.shape.groups[at] || active.iter().any(|&it| of_group(it));
         let others = active.iter().filter(|&&it| !of_group(it)).count();
@@ -117,7 +117,7 @@ impl Model<'_> {
         }
     }
 
-    /// True if a vertex receives something that was not sent yet.
+    /// True if a vertex still lacks a value to receive.
     pub(super) fn lacks_value(&self, at: usize) -> bool {
         let mut edges = self.edges().filter(|it| it.1 == at && it.2 == Edge::Order);
         self.shape.budget.ports && edges.any(|it| !self.vertices[it.0].has_sent)
@@ -125,18 +125,18 @@ impl Model<'_> {
 
     pub(in super::super) fn send(&mut self, at: usize, is_kept: bool) {
         let promise = &mut self.vertices[at];
-        // What one that leaves, or is another one now, has sent is dropped.
+        // If the sender leaves, or is replaced by another vertex, its value is dropped.
         assert!(is_kept || promise.due || !promise.present, "{at}: a lost value");
         promise.has_sent |= is_kept;
     }
 
-    /// True if a vertex, or one before it, has failed for good, or waits for a value.
+    /// True if a vertex, or one before it, has failed for good or waits for a value.
     pub(in super::super) fn is_held(&self, at: usize) -> bool {
         let mut all = self.ancestors(at).into_iter().chain([at]);
         let mut needed = self.needed(at).into_iter().chain([at]);
         let is_halted = |at: usize| {
             let it = &self.vertices[at];
-            // What is to be undone may itself wait for others, and for those that may need it.
+            // A reversal may itself wait for others, and for the vertices that may need it.
             it.halted || it.refused && self.is_any_halted()
         };
         needed.any(is_halted) || all.any(|it| self.lacks_value(it))

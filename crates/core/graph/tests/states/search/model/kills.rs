@@ -1,4 +1,4 @@
-//! What a kill, and another thing under a name, change of the promises.
+//! The effect on the promises of a kill, and of another thing under a name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::{Kinds, Model, Phase, Promise, Run};
 use crate::state::Record;
 
 impl Promise {
-    /// A run that does not end well has its effect.
+    /// Applies the effect of a run that does not end well.
     pub(super) fn act(&mut self, run: &Run, is_recorded: bool, kinds: Kinds) {
         let drifted = run.drifted_before.unwrap_or(self.drifted);
         let is_planned = run.is_planned || self.made == Some(run.thing);
@@ -24,7 +24,7 @@ impl Promise {
 }
 
 impl Model<'_> {
-    /// Declares another thing under the name of a vertex.
+    /// Declares another thing under a vertex's name.
     pub(in super::super) fn exchange(&mut self, at: usize, is_refused: bool) {
         let was_refused = self.vertices[at].refused;
         let Promise { owed, drifted, .. } = self.vertices[at];
@@ -80,7 +80,7 @@ impl Model<'_> {
             }
             (promise.failures, promise.halted) = (0, false);
             promise.due = promise.present;
-            // All that the intent names are notified.
+            // All vertices in the intent are refreshed.
             let changed = std::mem::take(&mut promise.unnotified).0;
             let targets = std::mem::take(&mut promise.targets);
             for (it, name) in NAMES.iter().enumerate() {

@@ -1,12 +1,12 @@
-//! What has to hold of the journal.
+//! Checks of the journal's content.
 
 use std::time::Duration;
 
 use super::{NAMES, World};
 
 impl World<'_> {
-    /// Checks that all that was made is in the journal; and at rest nothing else, unless something
-    /// holds it.
+    /// Checks that all work is in the journal. At rest, the journal must have nothing else, unless
+    /// a vertex is held.
     pub(super) fn check_records(&self, is_rest: bool) {
         for (at, name) in NAMES.iter().enumerate().filter(|it| self.budget.recorded[it.0]) {
             let made = self.model.made(at);
@@ -18,7 +18,7 @@ impl World<'_> {
         }
     }
 
-    /// Checks that all is as it should be once nothing more happens by itself.
+    /// Checks the final state, once nothing more happens by itself.
     pub(super) fn check_rest(&self) {
         self.model.check_rest();
         self.check_records(true);

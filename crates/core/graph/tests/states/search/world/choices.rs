@@ -1,4 +1,4 @@
-//! What may happen next.
+//! The possible next events.
 
 use trueup_reconcile::ErrorClass;
 
@@ -6,7 +6,7 @@ use super::super::model::{KIND_A, KIND_B};
 use super::{Budget, Event, World};
 
 impl World<'_> {
-    /// Returns what may happen next.
+    /// Returns the events that may happen next.
     pub(in super::super) fn events(&self) -> Vec<Event> {
         let mut events = self.work();
         let Budget {
@@ -78,7 +78,7 @@ impl World<'_> {
         events
     }
 
-    /// Returns what happens next if nothing comes from outside.
+    /// Returns the next events if nothing comes from outside.
     pub(super) fn work(&self) -> Vec<Event> {
         let runs = self.model.running();
         let ends =
