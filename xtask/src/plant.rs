@@ -7,7 +7,7 @@
 //! with a line that says why. If no scenario runs the crate, the patch begins with a line with the
 //! test program that must notice, and is named after the crate: `queue-*.patch`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -104,19 +104,25 @@ fn passes(tree: &Path, program: &str) -> Result<bool> {
 
 /// Plants the faults that test programs must notice.
 fn run_programs(tree: &Path, plants: &[Plant]) -> Result<String> {
-    let programs: BTreeSet<_> = plants.iter().filter_map(Plant::program).collect();
-    for program in programs {
-        if !passes(tree, program)? {
-            return Err(format!("{program} fails without any fault"));
-        }
+    let mut of_programs = BTreeMap::<_, Vec<_>>::new();
+    for plant in plants {
+        of_programs.entry(plant.program().unwrap_or_default()).or_default().push(plant);
     }
     let mut missed = Vec::new();
-    for plant in plants {
-        let (name, program) = (&plant.name, plant.program().unwrap_or_default());
-        if plant.planted(tree, || passes(tree, program))? {
-            missed.push(format!("{program} does not notice the fault {name}"));
-        } else {
-            println!("{name}:\n  noticed by {program}");
+    for (program, plants) in of_programs {
+        if !passes(tree, program)? {
+            println!("{program}:\n  FAILS without any fault");
+            missed.push(format!("{program} fails without any fault"));
+            continue;
+        }
+        for plant in plants {
+            let name = &plant.name;
+            if plant.planted(tree, || passes(tree, program))? {
+                println!("{name}:\n  NOT NOTICED by {program}");
+                missed.push(format!("{program} does not notice the fault {name}"));
+            } else {
+                println!("{name}:\n  noticed by {program}");
+            }
         }
     }
     joined(&missed)?;

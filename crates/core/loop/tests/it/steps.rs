@@ -133,6 +133,28 @@ fn a_pass_that_may_only_look_goes_on_with_ops_and_is_reported_once() {
     assert!(events.try_next().is_some() && events.try_next().is_none());
 }
 
+/// The source need not know which objects its look has left.
+#[test]
+fn a_dirty_pass_that_has_only_looked_goes_on_as_a_full_one() {
+    let (listener, voice) = descriptor();
+    let mut listener = Some(listener);
+    let (source, passes) = untidy();
+    let source = source.subscribed(move |_| match listener.take() {
+        Some(listener) => Subscribed::Active(listener),
+        None => Subscribed::Unsupported,
+    });
+    let mut looped = looped(source, quiet().with_debounce(SHORT));
+    due(&mut looped);
+    assert!(matches!(run(&mut looped, true), Step::Passed));
+    assert_eq!(next(&passes).extent, Extent::Everything);
+    voice.say(Ok(Drained::Hint));
+    due(&mut looped);
+    assert!(matches!(run(&mut looped, false), Step::Looked));
+    assert_eq!(next(&passes).extent, Extent::Dirty);
+    assert!(matches!(run(&mut looped, true), Step::Passed));
+    assert_eq!(next(&passes).extent, Extent::Everything);
+}
+
 #[test]
 fn a_pause_ends_a_pass_that_has_only_looked() {
     let (source, passes) = untidy();

@@ -70,8 +70,7 @@ struct FeedState {
     bytes: usize,
     revision: Revision,
     is_listed: bool,
-    /// The time since when it is not connected.
-    interrupted: Option<SystemTime>,
+    is_cut_off: bool,
 }
 
 impl FeedState {
@@ -191,7 +190,7 @@ impl Mirror {
 
     pub(super) fn interrupt(&self, feed: usize, now: SystemTime, error: Error) {
         self.with(|state| {
-            state.feeds[feed].interrupted.get_or_insert(now);
+            state.feeds[feed].is_cut_off = true;
             // A cause that no retry can fix is reported, even after another one.
             let is_worse = error.kind() == ErrorKind::TooLarge;
             match &mut state.interrupted {
@@ -235,7 +234,8 @@ impl Mirror {
 
     pub(crate) fn cut_off_since(&self) -> Option<SystemTime> {
         let state = self.lock();
-        state.feeds.iter().filter_map(|it| it.interrupted).min()
+        let interrupted = state.interrupted.as_ref().filter(|_| state.is_cut_off());
+        interrupted.map(|(since, ..)| *since)
     }
 
     /// Returns a key's entry, as last reported to the reader.
@@ -315,7 +315,7 @@ impl State {
     fn advance(&mut self, feed: usize, revision: Revision) {
         let feed = &mut self.feeds[feed];
         feed.revision = feed.revision.max(revision);
-        feed.interrupted = None;
+        feed.is_cut_off = false;
     }
 
     /// Replaces a feed's copy. Returns true if it differs from before.
@@ -353,9 +353,13 @@ impl State {
         self.feeds.iter().flat_map(|feed| feed.entries.values()).cloned().collect()
     }
 
+    fn is_cut_off(&self) -> bool {
+        self.feeds.iter().any(|it| it.is_cut_off)
+    }
+
     /// True if [`take`](Self::take) may return something, or if nothing more will come.
     fn has_news(&self) -> bool {
-        let is_cut_off = self.feeds.iter().any(|it| it.interrupted.is_some());
+        let is_cut_off = self.is_cut_off();
         let is_interruption_news = (self.interrupted.as_ref())
             .is_some_and(|(.., is_told)| *is_told != is_cut_off || self.is_worse);
         let is_ready = self.is_ready_told || self.feeds.iter().all(|it| it.is_listed);
@@ -364,7 +368,7 @@ impl State {
     }
 
     fn take(&mut self) -> Option<Raw> {
-        let is_cut_off = self.feeds.iter().any(|it| it.interrupted.is_some());
+        let is_cut_off = self.is_cut_off();
         if let Some((since, error, is_told)) = &mut self.interrupted {
             if is_cut_off && (!*is_told || self.is_worse) {
                 (*is_told, self.is_worse) = (true, false);

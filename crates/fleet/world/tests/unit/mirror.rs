@@ -1,4 +1,4 @@
-//! Tests of the size limits of a copy. No store is needed.
+//! Tests of the size limits of a copy, and of outages. No store is needed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -78,4 +78,21 @@ fn keys_that_came_and_went_take_no_room() {
     assert!(matches!(next(&mirror), Some(Raw::Change { now: None, .. })));
     assert!(next(&mirror).is_none());
     assert_eq!(mirror.lock().feeds[0].bytes, 0);
+}
+
+/// Two feeds note the time before they tell it, so the second may have the earlier one.
+#[test]
+fn an_outage_has_one_start() {
+    let mirror = mirror(3, 100);
+    let second = SystemTime::now();
+    let first = second + Duration::from_secs(1);
+    let error = || Error::new(ErrorKind::Unavailable, "");
+    mirror.interrupt(0, first, error());
+    mirror.interrupt(1, second, error());
+    let Some(Raw::Interrupted(since, _)) = next(&mirror) else { panic!("an interruption") };
+    mirror.progress(0, Revision(2));
+    assert_eq!((since, mirror.cut_off_since()), (first, Some(first)));
+    mirror.progress(1, Revision(2));
+    assert_eq!(mirror.cut_off_since(), None);
+    assert!(matches!(next(&mirror), Some(Raw::Restored(_))));
 }
