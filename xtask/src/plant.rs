@@ -133,7 +133,7 @@ fn run_programs(tree: &Path, plants: &[Plant]) -> Result<String> {
 fn run_scenarios(tree: &Path, plants: &[Plant]) -> Result<String> {
     need_ip()?;
     println!("without a fault:");
-    let sound = try_out(tree)?;
+    let sound = try_out(tree, false)?;
     if !sound.scenarios.is_empty() || sound.steps.is_some() {
         return Err(format!("a test fails without any fault: {sound:?}"));
     }
@@ -142,7 +142,8 @@ fn run_scenarios(tree: &Path, plants: &[Plant]) -> Result<String> {
     for plant in plants {
         let name = &plant.name;
         println!("{name}:");
-        let noticed = plant.planted(tree, || try_out(tree))?;
+        let scenarios_alone = plant.text.starts_with(SCENARIOS_ALONE);
+        let noticed = plant.planted(tree, || try_out(tree, scenarios_alone))?;
         noticed.scenarios.iter().for_each(|test| println!("  {test}"));
         let number = plant.breaks.parse().unwrap_or_default();
         if noticed.scenarios.is_empty() || !noticed.named.contains(&number) {
@@ -154,7 +155,7 @@ fn run_scenarios(tree: &Path, plants: &[Plant]) -> Result<String> {
                 println!("  found by the simulation after {found} steps");
                 steps.push(found);
             }
-            None if plant.text.starts_with(SCENARIOS_ALONE) => {
+            None if scenarios_alone => {
                 println!("  {}", plant.text.lines().next().unwrap_or_default());
                 of_scenarios_alone += 1;
             }
@@ -252,22 +253,26 @@ fn run_one(built: &[Program], name: &str, bound: Duration) -> Result<(String, Re
     Ok(run_within(&mut command, &format!("plant-{name}"), bound))
 }
 
-/// Builds the two programs from a tree, and runs them.
-fn try_out(tree: &Path) -> Result<Noticed> {
+/// Builds the two programs from a tree, and runs them; if the simulation cannot show the fault,
+/// only the scenarios.
+fn try_out(tree: &Path, scenarios_alone: bool) -> Result<Noticed> {
     let built = build(tree, &TARGETS)?;
     // Scenarios mostly wait for the kernel.
     let (scenarios, simulation) = thread::scope(|scope| {
-        let beside = scope.spawn(|| run_one(&built, SIMULATION, SIMULATION_ENDS));
-        let scenarios = run_one(&built, SCENARIOS, SCENARIOS_END);
-        let simulation = beside.join().map_err(|_| "the simulation's thread panicked")?;
-        Ok::<_, String>((scenarios?, simulation?))
+        let beside = (!scenarios_alone)
+            .then(|| scope.spawn(|| run_one(&built, SIMULATION, SIMULATION_ENDS)));
+        let scenarios = run_one(&built, SCENARIOS, SCENARIOS_END)?;
+        let simulation = beside
+            .map(|it| it.join().map_err(|_| "the simulation's thread panicked")?)
+            .transpose()?;
+        Ok::<_, String>((scenarios, simulation))
     })?;
     let mut noticed = Noticed::read(&scenarios.0);
     if !scenarios.0.contains("test result: ") {
         // They were killed, so no scenario has a name.
         println!("  the scenarios did not end");
     }
-    noticed.steps = simulation.1.is_err().then(|| steps(&simulation.0)).flatten();
+    noticed.steps = simulation.filter(|(_, ended)| ended.is_err()).and_then(|(it, _)| steps(&it));
     Ok(noticed)
 }
 

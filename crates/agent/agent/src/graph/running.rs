@@ -309,3 +309,6 @@ impl Vertex for Reported {
         result
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -513,7 +513,9 @@ fn another_writer_of_a_file_is_answered_a_few_times_a_second_at_most() {
             fs::write(agent.directory().join("conf"), "theirs").unwrap();
         }
     }
-    assert!((2..100).contains(&count), "{count}");
+    // A burst of 20 looks, and then 2 a second.
+    let most = 21 + (began.elapsed().as_secs_f64() * 2.0) as u32;
+    assert!((2..=most).contains(&count), "{count} of {most}");
     wait_until("it is ours in the end", is_ours);
     child.terminate(Signal::TERM);
 }
