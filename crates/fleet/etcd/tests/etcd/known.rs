@@ -149,6 +149,23 @@ pub(crate) fn a_write_whose_answer_is_lost_is_not_sent_again() {
     assert!(writes("/a=1") <= 1 && writes("/b=end") >= 1, "{seen:?}");
 }
 
+/// Unlike above, the rest of the call's time would suffice to write twice.
+pub(crate) fn a_write_whose_member_dies_is_not_sent_again() {
+    let mut cluster = Cluster::start(&ClusterOptions::local(3)).unwrap();
+    let store = open(cluster.config());
+    set_at_last(&store, "/a", "0");
+    let member = used(&cluster, &store);
+    cluster.pause(member).unwrap();
+    let written = thread::scope(|scope| {
+        let write = scope.spawn(|| store.commit(&[], &[put("/a", "1", None)]));
+        // By then it is sent.
+        thread::sleep(Duration::from_secs(1));
+        cluster.kill(member).unwrap();
+        write.join().unwrap()
+    });
+    assert_kind(written, ErrorKind::Indeterminate);
+}
+
 /// Its revisions begin again: a watch from a later one would wait in silence.
 pub(crate) fn a_store_restored_from_an_older_copy_is_noticed() {
     let mut cluster = one();

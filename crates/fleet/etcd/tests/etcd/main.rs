@@ -30,6 +30,7 @@ trueup_testkit::kernel_tests![
     known::progress_is_reported_when_asked_for,
     known::a_deletion_at_the_compacted_revision_is_not_missed,
     known::a_write_whose_answer_is_lost_is_not_sent_again,
+    known::a_write_whose_member_dies_is_not_sent_again,
     known::a_store_restored_from_an_older_copy_is_noticed,
     known::a_session_exports_anew_after_a_store_was_restored,
     known::a_member_whose_data_differs_is_named,
