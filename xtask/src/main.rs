@@ -109,7 +109,7 @@ enum Command {
     /// Breaks each invariant on purpose, in a scratch copy, and checks that the scenarios name it
     /// and the simulation finds it; plants the faults of single crates, which a test must notice
     Plant {
-        /// The invariants' numbers, and names of crates; all by default
+        /// The invariants' numbers, names of crates and of faults; all by default
         only: Vec<String>,
     },
     /// Makes a sample of small changes to the code, another one each day, each of which a test must

@@ -61,16 +61,17 @@ impl Plant {
     fn planted<T>(&self, tree: &Path, act: impl FnOnce() -> Result<T>) -> Result<T> {
         git_apply(tree, &self.patch, &[])?;
         let done = act();
-        git_apply(tree, &self.patch, &["--reverse"])?;
-        done
+        git_apply(tree, &self.patch, &["--reverse"]).and(done)
     }
 }
 
-/// Plants all faults, or only those of the named invariants and crates. Returns the results in one
-/// line.
+/// Plants all faults, or only those of the named invariants and crates, and those that are named
+/// themselves. Returns the results in one line.
 pub(crate) fn run(only: &[String]) -> Result<String> {
     let mut all = plants()?;
-    all.retain(|plant| only.is_empty() || only.contains(&plant.breaks));
+    all.retain(|plant| {
+        only.is_empty() || only.contains(&plant.breaks) || only.contains(&plant.name)
+    });
     let (of_programs, of_invariants): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|plant| plant.program().is_some());
     let tree = root().join("target/plant/tree");
@@ -117,11 +118,16 @@ fn run_programs(tree: &Path, plants: &[Plant]) -> Result<String> {
         }
         for plant in plants {
             let name = &plant.name;
-            if plant.planted(tree, || passes(tree, program))? {
-                println!("{name}:\n  NOT NOTICED by {program}");
-                missed.push(format!("{program} does not notice the fault {name}"));
-            } else {
-                println!("{name}:\n  noticed by {program}");
+            match plant.planted(tree, || passes(tree, program)) {
+                Ok(false) => println!("{name}:\n  noticed by {program}"),
+                Ok(true) => {
+                    println!("{name}:\n  NOT NOTICED by {program}");
+                    missed.push(format!("{program} does not notice the fault {name}"));
+                }
+                Err(error) => {
+                    println!("{name}:\n  NOT PLANTED: {error}");
+                    missed.push(format!("{name}: {error}"));
+                }
             }
         }
     }
@@ -143,7 +149,14 @@ fn run_scenarios(tree: &Path, plants: &[Plant]) -> Result<String> {
         let name = &plant.name;
         println!("{name}:");
         let scenarios_alone = plant.text.starts_with(SCENARIOS_ALONE);
-        let noticed = plant.planted(tree, || try_out(tree, scenarios_alone))?;
+        let noticed = match plant.planted(tree, || try_out(tree, scenarios_alone)) {
+            Ok(noticed) => noticed,
+            Err(error) => {
+                println!("  NOT PLANTED: {error}");
+                missed.push(format!("{name}: {error}"));
+                continue;
+            }
+        };
         noticed.scenarios.iter().for_each(|test| println!("  {test}"));
         let number = plant.breaks.parse().unwrap_or_default();
         if noticed.scenarios.is_empty() || !noticed.named.contains(&number) {
