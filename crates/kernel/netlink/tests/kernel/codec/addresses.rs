@@ -6,7 +6,9 @@ use std::net::IpAddr;
 use trueup_net::{
     Address, AddressFlags, Dev, FOREVER, Family, Kinds, Lifetimes, ObjectKind, Scope,
 };
+use trueup_netlink::Namespace;
 use trueup_netlink::codec::{self, EncodeError, ReadScope, existing};
+use trueup_testkit::quiet_netns;
 
 use super::net::{Net, OURS, name};
 
@@ -212,8 +214,12 @@ fn replace_keeps_ipv4_marker(net: &mut Net, dev: Dev) -> bool {
 }
 
 /// The kernel makes it beside one of ours. It must not count as ours.
+///
+/// With duplicate address detection the kernel would delete it again if it has not yet noticed the
+/// device's carrier (`addrconf_dad_begin`).
 pub(crate) fn a_temporary_ipv6_address_is_the_kernels() {
-    let (mut net, a, _) = Net::with_devices();
+    quiet_netns();
+    let (mut net, a, _) = Net::with_devices_in(&Namespace::current());
     std::fs::write("/proc/sys/net/ipv6/conf/a/use_tempaddr", "2").unwrap();
     let ours = with(a, "2001:db8:5::1/64", |a| {
         a.flags = AddressFlags::MNGTMPADDR | AddressFlags::NODAD;
