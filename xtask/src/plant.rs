@@ -57,11 +57,15 @@ impl Plant {
         self.text.strip_prefix(PROGRAM)?.split([':', '\n']).next()
     }
 
-    /// Applies the patch to the tree while `act` runs.
-    fn planted<T>(&self, tree: &Path, act: impl FnOnce() -> Result<T>) -> Result<T> {
-        git_apply(tree, &self.patch, &[])?;
+    /// Applies the patch to the tree while `act` runs. Fails if the tree is not as before; if the
+    /// patch does not apply or `act` fails, this is the result.
+    fn planted<T>(&self, tree: &Path, act: impl FnOnce() -> Result<T>) -> Result<Result<T>> {
+        if let Err(error) = git_apply(tree, &self.patch, &[]) {
+            return Ok(Err(error));
+        }
         let done = act();
-        git_apply(tree, &self.patch, &["--reverse"]).and(done)
+        git_apply(tree, &self.patch, &["--reverse"])?;
+        Ok(done)
     }
 }
 
@@ -118,7 +122,7 @@ fn run_programs(tree: &Path, plants: &[Plant]) -> Result<String> {
         }
         for plant in plants {
             let name = &plant.name;
-            match plant.planted(tree, || passes(tree, program)) {
+            match plant.planted(tree, || passes(tree, program))? {
                 Ok(false) => println!("{name}:\n  noticed by {program}"),
                 Ok(true) => {
                     println!("{name}:\n  NOT NOTICED by {program}");
@@ -149,7 +153,7 @@ fn run_scenarios(tree: &Path, plants: &[Plant]) -> Result<String> {
         let name = &plant.name;
         println!("{name}:");
         let scenarios_alone = plant.text.starts_with(SCENARIOS_ALONE);
-        let noticed = match plant.planted(tree, || try_out(tree, scenarios_alone)) {
+        let noticed = match plant.planted(tree, || try_out(tree, scenarios_alone))? {
             Ok(noticed) => noticed,
             Err(error) => {
                 println!("  NOT PLANTED: {error}");

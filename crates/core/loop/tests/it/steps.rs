@@ -62,15 +62,21 @@ fn untidy() -> (Scripted, std::sync::mpsc::Receiver<Given>) {
     })
 }
 
-#[test]
-fn passes_run_when_they_are_due_and_asked_for() {
+/// Makes a source lend a descriptor, and returns the descriptor's other end.
+fn announcing(source: Scripted) -> (Scripted, Voice) {
     let (listener, voice) = descriptor();
     let mut listener = Some(listener);
-    let (source, passes) = keeping();
     let source = source.subscribed(move |_| match listener.take() {
         Some(listener) => Subscribed::Active(listener),
         None => Subscribed::Unsupported,
     });
+    (source, voice)
+}
+
+#[test]
+fn passes_run_when_they_are_due_and_asked_for() {
+    let (source, passes) = keeping();
+    let (source, voice) = announcing(source);
     let mut looped = looped(source, quiet().with_debounce(SHORT));
     due(&mut looped);
     assert!(passes.try_recv().is_err(), "no pass runs by itself");
@@ -136,13 +142,8 @@ fn a_pass_that_may_only_look_goes_on_with_ops_and_is_reported_once() {
 /// The source need not know which objects its look has left.
 #[test]
 fn a_dirty_pass_that_has_only_looked_goes_on_as_a_full_one() {
-    let (listener, voice) = descriptor();
-    let mut listener = Some(listener);
     let (source, passes) = untidy();
-    let source = source.subscribed(move |_| match listener.take() {
-        Some(listener) => Subscribed::Active(listener),
-        None => Subscribed::Unsupported,
-    });
+    let (source, voice) = announcing(source);
     let mut looped = looped(source, quiet().with_debounce(SHORT));
     due(&mut looped);
     assert!(matches!(run(&mut looped, true), Step::Passed));
