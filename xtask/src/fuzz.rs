@@ -67,7 +67,20 @@ pub(crate) fn targets() -> Result<Vec<String>> {
     Ok(names.map(|name| name.to_string_lossy().into_owned()).collect())
 }
 
+/// Sums up the results of runs, each as [`run`] returns it.
+pub(crate) fn sum(results: &[&str]) -> String {
+    let all: u64 = results.iter().filter_map(|it| it.split(' ').next()?.parse::<u64>().ok()).sum();
+    format!("{all} executions of {} targets: no finding", results.len())
+}
+
 impl Options {
+    /// Selects one target, for its share of a time in seconds for all.
+    pub(crate) fn share_of(total: u64, target: &str) -> Result<Options> {
+        let seconds = (total / targets()?.len().max(1) as u64).max(1);
+        let targets = vec![target.to_owned()];
+        Ok(Options { seconds: Some(seconds), targets, ..Options::default() })
+    }
+
     /// Returns the time of each target in seconds, and the targets.
     fn chosen(&self, all: Vec<String>) -> Result<(u64, Vec<String>)> {
         if let Some(other) = self.targets.iter().find(|name| !all.contains(name)) {
@@ -159,6 +172,12 @@ mod tests {
         }
         let unknown = Options { targets: vec!["rout".to_owned()], ..Options::default() };
         assert!(unknown.chosen(all.to_vec()).is_err());
+    }
+
+    #[test]
+    fn runs_of_single_targets_sum_up() {
+        let runs = ["5 executions of 1 targets, 9 s each: no finding", "7 executions of 1 targets"];
+        assert_eq!(sum(&runs), "12 executions of 2 targets: no finding");
     }
 
     #[test]

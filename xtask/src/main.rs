@@ -41,15 +41,9 @@ enum Command {
         #[arg(long, value_parser = PossibleValuesParser::new(vm::KERNELS))]
         kernel: Option<String>,
     },
-    /// Runs what takes longer, hours in all, and writes the table of docs/safety.md
-    Prove {
-        /// The steps to run; all by default
-        #[arg(value_parser = PossibleValuesParser::new(prove::names()))]
-        steps: Vec<String>,
-        /// Leave out a step
-        #[arg(long, value_name = "STEP", value_parser = PossibleValuesParser::new(prove::names()))]
-        without: Vec<String>,
-    },
+    /// Runs what takes longer, hours in all, and writes the table of docs/safety.md. A run continues
+    /// where the last one on the same commit ended
+    Prove(prove::Options),
     /// Measures passes against the floor and against other programs, in turn (`bench --help` lists
     /// the options; `--work daemon` and `--work containers` have options of their own)
     #[command(disable_help_flag = true)]
@@ -132,7 +126,7 @@ enum Command {
 fn main() -> ExitCode {
     let ended = match Command::parse() {
         Command::Test { kernel } => test::run(kernel),
-        Command::Prove { steps, without } => prove::run(&steps, &without),
+        Command::Prove(options) => prove::run(&options),
         Command::Bench { options } => bench::run(&options),
         Command::Api { write } => api::run(write),
         Command::Deny => deny::run(),
@@ -144,7 +138,7 @@ fn main() -> ExitCode {
         Command::Service { accel } => vm::service::run(accel).map(drop),
         Command::Scenarios { write, last: false } => scenarios::run(write),
         Command::Scenarios { write, last: true } => scenarios::list(true, write),
-        Command::Plant { only } => plant::run(&only).map(drop),
+        Command::Plant { only } => plant::run(&only),
         Command::Mutants { seed, groups } => mutants::run(seed, &groups).map(drop),
         Command::Fuzz(options) => fuzz::run(&options).map(drop),
         Command::Sanitize => sanitize::address(),

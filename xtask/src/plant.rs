@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -67,34 +68,132 @@ impl Plant {
         git_apply(tree, &self.patch, &["--reverse"])?;
         Ok(done)
     }
+
+    /// Plants the fault. A scenario must name its invariant, and the simulation must find it,
+    /// unless it cannot come about there.
+    fn run_scenarios(&self, tree: &Path) -> Result<String> {
+        let scenarios_alone = self.text.starts_with(SCENARIOS_ALONE);
+        let noticed = self.planted(tree, || try_out(tree, scenarios_alone))??;
+        noticed.scenarios.iter().for_each(|test| println!("  {test}"));
+        let number = self.breaks.parse().unwrap_or_default();
+        if noticed.scenarios.is_empty() || !noticed.named.contains(&number) {
+            return Err("no scenario names it".to_owned());
+        }
+        let named = format!("named by {} scenarios", noticed.scenarios.len());
+        match noticed.steps {
+            Some(found) => Ok(format!("{named}; found by the simulation after {found} steps")),
+            None if scenarios_alone => Ok(named),
+            None => Err(format!("{named}, but not found by the simulation")),
+        }
+    }
+}
+
+/// A part of the run: a test program or the two of the scenarios without a fault, or with one.
+/// Programs are named like `queue/model`; the scenarios are `None`.
+enum Part {
+    Sound(Option<String>),
+    Planted(Plant),
+}
+
+/// The beginning of the name of a part without a fault.
+const SOUND: &str = "without a fault, ";
+
+impl Part {
+    fn name(&self) -> String {
+        match self {
+            Part::Sound(program) => format!("{SOUND}{}", program.as_deref().unwrap_or("scenarios")),
+            Part::Planted(plant) => plant.name.clone(),
+        }
+    }
+
+    /// Runs the part. Returns the result in one line; a fault that is not noticed is an error.
+    fn run(&self) -> Result<String> {
+        need_ip()?;
+        let tree = root().join("target/plant/tree");
+        copy_tree(&tree)?;
+        match self {
+            Part::Sound(Some(program)) if passes(&tree, program)? => Ok("passes".to_owned()),
+            Part::Sound(Some(program)) => Err(format!("{program} fails without any fault")),
+            Part::Sound(None) => {
+                let sound = try_out(&tree, false)?;
+                let is_sound = sound.scenarios.is_empty() && sound.steps.is_none();
+                is_sound
+                    .then(|| "all scenarios pass, and the simulation finds nothing".to_owned())
+                    .ok_or_else(|| format!("a test fails without any fault: {sound:?}"))
+            }
+            Part::Planted(plant) => match plant.program() {
+                Some(program) if plant.planted(&tree, || passes(&tree, program))?? => {
+                    Err(format!("{program} does not notice it"))
+                }
+                Some(program) => Ok(format!("noticed by {program}")),
+                None => plant.run_scenarios(&tree),
+            },
+        }
+    }
+}
+
+/// Returns the names of all parts: each program without a fault, then with its faults.
+pub(crate) fn parts() -> Result<Vec<String>> {
+    Ok(all_parts()?.iter().map(Part::name).collect())
+}
+
+fn all_parts() -> Result<Vec<Part>> {
+    let mut of_programs = BTreeMap::<_, Vec<_>>::new();
+    for plant in plants()? {
+        of_programs.entry(plant.program().map(str::to_owned)).or_default().push(plant);
+    }
+    let parts = of_programs.into_iter().flat_map(|(program, plants)| {
+        iter::once(Part::Sound(program)).chain(plants.into_iter().map(Part::Planted))
+    });
+    Ok(parts.collect())
+}
+
+/// Runs the part with this name.
+pub(crate) fn run_part(name: &str) -> Result<String> {
+    let mut all = all_parts()?.into_iter();
+    let part = all.find(|part| part.name() == name);
+    part.ok_or_else(|| format!("no fault {name}"))?.run()
 }
 
 /// Plants all faults, or only those of the named invariants and crates, and those that are named
-/// themselves. Returns the results in one line.
-pub(crate) fn run(only: &[String]) -> Result<String> {
-    let mut all = plants()?;
-    all.retain(|plant| {
-        only.is_empty() || only.contains(&plant.breaks) || only.contains(&plant.name)
-    });
-    let (of_programs, of_invariants): (Vec<_>, Vec<_>) =
-        all.into_iter().partition(|plant| plant.program().is_some());
-    let tree = root().join("target/plant/tree");
-    copy_tree(&tree)?;
-    let (mut results, mut errors) = (Vec::new(), Vec::new());
-    for (plants, run) in [(of_programs, run_programs as Run), (of_invariants, run_scenarios)] {
-        if plants.is_empty() {
-            continue;
-        }
-        match run(&tree, &plants) {
-            Ok(line) => results.push(line),
-            Err(error) => errors.push(error),
+/// themselves.
+pub(crate) fn run(only: &[String]) -> Result<()> {
+    let mut missed = Vec::new();
+    for part in all_parts()? {
+        let is_chosen = match &part {
+            Part::Sound(_) => only.is_empty(),
+            Part::Planted(plant) => {
+                only.is_empty() || only.contains(&plant.breaks) || only.contains(&plant.name)
+            }
+        };
+        if is_chosen {
+            let name = part.name();
+            match part.run() {
+                Ok(line) => println!("{name}:\n  {line}"),
+                Err(error) => {
+                    println!("{name}:\n  NOT SHOWN: {error}");
+                    missed.push(format!("{name}: {error}"));
+                }
+            }
         }
     }
-    joined(&errors)?;
-    Ok(results.join("; "))
+    joined(&missed)
 }
 
-type Run = fn(&Path, &[Plant]) -> Result<String>;
+/// Sums up the results of all parts.
+pub(crate) fn sum(results: &[&str]) -> String {
+    let count = |word| results.iter().filter(|line| line.starts_with(word)).count();
+    let found: Vec<u64> = results.iter().filter_map(|line| steps(line)).collect();
+    let (least, most) = (found.iter().min().unwrap_or(&0), found.iter().max().unwrap_or(&0));
+    format!(
+        "{} faults, each noticed by its test program; {} faults, each named by a scenario; the \
+         simulation finds {} of them after {least} to {most} steps, and the others cannot come \
+         about in it",
+        count("noticed by"),
+        count("named by"),
+        found.len(),
+    )
+}
 
 /// Builds a test program, and returns true if it passes.
 fn passes(tree: &Path, program: &str) -> Result<bool> {
@@ -105,91 +204,6 @@ fn passes(tree: &Path, program: &str) -> Result<bool> {
         None => build(tree, &["-p", &package, "--lib"])?,
     };
     Ok(run_one(&built, program, PROGRAM_ENDS)?.1.is_ok())
-}
-
-/// Plants the faults that test programs must notice.
-fn run_programs(tree: &Path, plants: &[Plant]) -> Result<String> {
-    let mut of_programs = BTreeMap::<_, Vec<_>>::new();
-    for plant in plants {
-        of_programs.entry(plant.program().unwrap_or_default()).or_default().push(plant);
-    }
-    let mut missed = Vec::new();
-    for (program, plants) in of_programs {
-        if !passes(tree, program)? {
-            println!("{program}:\n  FAILS without any fault");
-            missed.push(format!("{program} fails without any fault"));
-            continue;
-        }
-        for plant in plants {
-            let name = &plant.name;
-            match plant.planted(tree, || passes(tree, program))? {
-                Ok(false) => println!("{name}:\n  noticed by {program}"),
-                Ok(true) => {
-                    println!("{name}:\n  NOT NOTICED by {program}");
-                    missed.push(format!("{program} does not notice the fault {name}"));
-                }
-                Err(error) => {
-                    println!("{name}:\n  NOT PLANTED: {error}");
-                    missed.push(format!("{name}: {error}"));
-                }
-            }
-        }
-    }
-    joined(&missed)?;
-    Ok(format!("{} faults, each noticed by its test program", plants.len()))
-}
-
-/// Plants the faults that scenarios must notice.
-fn run_scenarios(tree: &Path, plants: &[Plant]) -> Result<String> {
-    need_ip()?;
-    println!("without a fault:");
-    let sound = try_out(tree, false)?;
-    if !sound.scenarios.is_empty() || sound.steps.is_some() {
-        return Err(format!("a test fails without any fault: {sound:?}"));
-    }
-    println!("  all scenarios pass, and the simulation finds nothing");
-    let (mut missed, mut steps, mut of_scenarios_alone) = (Vec::new(), Vec::new(), 0);
-    for plant in plants {
-        let name = &plant.name;
-        println!("{name}:");
-        let scenarios_alone = plant.text.starts_with(SCENARIOS_ALONE);
-        let noticed = match plant.planted(tree, || try_out(tree, scenarios_alone))? {
-            Ok(noticed) => noticed,
-            Err(error) => {
-                println!("  NOT PLANTED: {error}");
-                missed.push(format!("{name}: {error}"));
-                continue;
-            }
-        };
-        noticed.scenarios.iter().for_each(|test| println!("  {test}"));
-        let number = plant.breaks.parse().unwrap_or_default();
-        if noticed.scenarios.is_empty() || !noticed.named.contains(&number) {
-            println!("  NOT NOTICED by a scenario");
-            missed.push(format!("no scenario names the fault {name}"));
-        }
-        match noticed.steps {
-            Some(found) => {
-                println!("  found by the simulation after {found} steps");
-                steps.push(found);
-            }
-            None if scenarios_alone => {
-                println!("  {}", plant.text.lines().next().unwrap_or_default());
-                of_scenarios_alone += 1;
-            }
-            None => {
-                println!("  NOT FOUND by the simulation");
-                missed.push(format!("the simulation does not find the fault {name}"));
-            }
-        }
-    }
-    joined(&missed)?;
-    let (least, most) = (steps.iter().min().unwrap_or(&0), steps.iter().max().unwrap_or(&0));
-    let found = steps.len();
-    Ok(format!(
-        "{} faults, each named by a scenario; the simulation finds {found} of them after {least} to {most} steps, \
-         and {of_scenarios_alone} cannot come about in it",
-        found + of_scenarios_alone,
-    ))
 }
 
 /// Returns the faults by their invariants, each of which must have one, then those of crates.
@@ -331,6 +345,26 @@ mod tests {
         assert_eq!(noticed.named, [6].into());
         assert_eq!(steps("invariant 6: x\nafter 512 steps, seed 3\n"), Some(512));
         assert_eq!(steps("10000 steps in 2 s"), None);
+    }
+
+    #[test]
+    fn the_parts_name_each_program_once_and_sum_up() {
+        let names = parts().unwrap();
+        let programs = plants().unwrap().iter().map(|it| it.program().map(str::to_owned)).collect();
+        let programs: BTreeSet<Option<String>> = programs;
+        let sound = names.iter().filter(|name| name.starts_with(SOUND));
+        assert_eq!(sound.count(), programs.len());
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+        let sum = sum(&[
+            "passes",
+            "noticed by queue/model",
+            "named by 2 scenarios; found by the simulation after 512 steps",
+            "named by 1 scenarios",
+        ]);
+        for words in ["1 faults, each noticed", "2 faults, each named", "finds 1 of them after 512"]
+        {
+            assert!(sum.contains(words), "{sum}");
+        }
     }
 
     #[test]

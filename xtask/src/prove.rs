@@ -1,15 +1,20 @@
-//! `cargo xtask prove`: proofs that take too long for every change. It writes the results into the
-//! table of `docs/safety.md`.
+//! `cargo xtask prove`: proofs that take too long for every change. It records the result of each
+//! part of a step in `docs/proved.tsv`, and writes the table of `docs/safety.md` from it. All
+//! results are of one commit. A run continues where the last one ended.
 
-mod table;
+mod record;
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use clap::builder::PossibleValuesParser;
+
+use self::record::Record;
 use crate::programs::{self, Program};
 use crate::steps::Steps;
-use crate::tools::{self, QEMU, Result, need_ip, run_and_show};
+use crate::tools::{self, QEMU, Result, need_ip, output, root, run_and_show};
 use crate::{counts, deny, etcd, fuzz, mutants, package, plant, vm};
 
 /// A step, selected by its name.
@@ -17,11 +22,23 @@ pub(crate) struct Step {
     pub(crate) name: &'static str,
     /// The description of the step for the table.
     what: &'static str,
-    run: fn(&Built) -> Result<String>,
+    parts: Parts,
+}
+
+/// The parts of a step. Each is recorded by itself, so that a run that is cut off loses one part.
+enum Parts {
+    /// A single one.
+    One(fn(&Built) -> Result<String>),
+    Each {
+        names: fn() -> Result<Vec<String>>,
+        run: fn(&str) -> Result<String>,
+        /// Sums up the results of all parts.
+        sum: fn(&[&str]) -> String,
+    },
 }
 
 const fn step(name: &'static str, what: &'static str, run: fn(&Built) -> Result<String>) -> Step {
-    Step { name, what, run }
+    Step { name, what, parts: Parts::One(run) }
 }
 
 pub(crate) const STEPS: [Step; 16] = [
@@ -131,14 +148,38 @@ pub(crate) const STEPS: [Step; 16] = [
             if ran.starts_with("0 tests") { Err(ran) } else { Ok(ran) }
         },
     ),
-    step("plants", "faults planted on purpose, in a scratch copy", |_| plant::run(&[])),
-    step("mutants", "a sample of small changes to the code, another one each day", |_| {
-        mutants::run(None, &[])
-    }),
-    step("kernels", "the kernel tests on Linux 6.1 and 6.12", |_| vm::run(&vm::Options::default())),
-    step("fuzz", "an hour of fuzzing, spread over the targets", |_| {
-        fuzz::run(&fuzz::Options { total: Some(3_600), ..fuzz::Options::default() })
-    }),
+    Step {
+        name: "plants",
+        what: "faults planted on purpose, in a scratch copy",
+        parts: Parts::Each { names: plant::parts, run: plant::run_part, sum: plant::sum },
+    },
+    Step {
+        name: "mutants",
+        what: "200 small changes to the code",
+        parts: Parts::Each {
+            names: || Ok(mutants::GROUPS.iter().map(|group| group.name.to_owned()).collect()),
+            run: |group| mutants::run(Some(sample_number()?), &[group.to_owned()]),
+            sum: |results| results.join("; "),
+        },
+    },
+    Step {
+        name: "kernels",
+        what: "the kernel tests on Linux 6.1 and 6.12",
+        parts: Parts::Each {
+            names: || Ok(vm::SERIES.map(str::to_owned).into()),
+            run: |kernel| vm::run(&vm::Options::of(kernel)),
+            sum: |results| results.join("; "),
+        },
+    },
+    Step {
+        name: BESIDE,
+        what: "an hour of fuzzing, spread over the targets",
+        parts: Parts::Each {
+            names: fuzz::targets,
+            run: |target| fuzz::run(&fuzz::Options::share_of(FUZZED, target)?),
+            sum: fuzz::sum,
+        },
+    },
     step(
         "crates",
         "licences; instructions counted; each public crate alone, packaged, and used from outside",
@@ -154,6 +195,9 @@ pub(crate) const STEPS: [Step; 16] = [
 /// The step that runs beside the others: it needs one processor, and shares no files with them.
 const BESIDE: &str = "fuzz";
 
+/// The time of all fuzz targets together, in seconds.
+const FUZZED: u64 = 3_600;
+
 /// The variable for a test's full length.
 const LONG: [(&str, &str); 1] = [("TRUEUP_LONG", "1")];
 
@@ -167,50 +211,144 @@ pub(crate) fn names() -> [&'static str; STEPS.len()] {
     STEPS.map(|step| step.name)
 }
 
-/// Runs all steps, or those named, except those left out.
-pub(crate) fn run(named: &[String], without: &[String]) -> Result<()> {
+/// The selection of steps to run.
+#[derive(Default, clap::Args)]
+pub(crate) struct Options {
+    /// The steps to run; all by default
+    #[arg(value_parser = PossibleValuesParser::new(names()))]
+    steps: Vec<String>,
+    /// Leave out a step
+    #[arg(long, value_name = "STEP", value_parser = PossibleValuesParser::new(names()))]
+    without: Vec<String>,
+    /// Discard the results of another commit. Without it, they are kept, and nothing is run
+    #[arg(long)]
+    anew: bool,
+    /// Begin no further part after this many minutes
+    #[arg(long, value_name = "MINUTES")]
+    within: Option<u64>,
+}
+
+/// Runs the selected steps, except the parts that have succeeded on this commit.
+pub(crate) fn run(options: &Options) -> Result<()> {
     need_ip()?;
-    let built = Built::default();
-    let (steps, alone) = (Steps::default(), Mutex::new(()));
+    let record = Record::open(&code_commit()?, options.anew)?;
+    let proof = Proof {
+        built: Built::default(),
+        record: Mutex::new(record),
+        end: options.within.map(|minutes| Instant::now() + Duration::from_secs(60 * minutes)),
+    };
+    let steps = Steps::default();
     thread::scope(|scope| {
         let (beside, others): (Vec<&Step>, Vec<&Step>) =
-            chosen(named, without).partition(|step| step.name == BESIDE);
+            chosen(options).partition(|step| step.name == BESIDE);
         for step in beside {
-            scope.spawn(|| steps.run(step.name, || step.run_and_write(&built, &alone)));
+            scope.spawn(|| proof.run(step, &steps));
         }
         for step in others {
-            steps.run(step.name, || step.run_and_write(&built, &alone));
+            proof.run(step, &steps);
         }
     });
     steps.end()
 }
 
-impl Step {
-    /// Runs the step, and writes its row of the table, one step at a time.
-    fn run_and_write(&self, built: &Built, alone: &Mutex<()>) -> Result<String> {
-        let begun = Instant::now();
-        let ended = (self.run)(built);
-        let result = match &ended {
-            Ok(summary) => format!("ok: {summary}"),
-            Err(error) => format!("FAILED: {error}"),
+/// A run of several steps.
+struct Proof {
+    built: Built,
+    record: Mutex<Record>,
+    /// No part begins after this.
+    end: Option<Instant>,
+}
+
+impl Proof {
+    /// Runs the parts of a step that are left, and records each.
+    fn run(&self, step: &Step, steps: &Steps) {
+        let names = match step.names() {
+            Ok(names) => names,
+            Err(error) => return steps.fail(step.name, error),
         };
-        let row = table::Row::new(self.name, self.what, &result, begun.elapsed());
-        // Write after each step, so that a later failure loses nothing.
-        let _alone = alone.lock().unwrap_or_else(PoisonError::into_inner);
-        table::write(&[row])?;
-        ended
+        let left = names.iter().filter(|part| !self.record().is_shown(step.name, part));
+        let mut unbegun = 0;
+        for part in left.collect::<Vec<_>>() {
+            if self.end.is_some_and(|end| Instant::now() >= end) {
+                unbegun += 1;
+                continue;
+            }
+            steps.run(&format!("{} {part}", step.name), || {
+                let begun = Instant::now();
+                let ended = step.run(part, &self.built);
+                // Write after each part, so that a later failure loses nothing.
+                self.record().add(step.name, part, &ended, begun.elapsed())?;
+                ended
+            });
+        }
+        if unbegun > 0 {
+            steps.fail(step.name, format!("{unbegun} parts are left, as the time is over"));
+        }
+    }
+
+    fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+impl Step {
+    /// Returns the names of the parts.
+    fn names(&self) -> Result<Vec<String>> {
+        match self.parts {
+            Parts::One(_) => Ok(vec!["whole".to_owned()]),
+            Parts::Each { names, .. } => names(),
+        }
+    }
+
+    fn run(&self, part: &str, built: &Built) -> Result<String> {
+        match self.parts {
+            Parts::One(run) => run(built),
+            Parts::Each { run, .. } => run(part),
+        }
+    }
+
+    /// Sums up the results of all parts.
+    fn sum(&self, results: &[&str]) -> String {
+        match self.parts {
+            Parts::One(_) => results.join("; "),
+            Parts::Each { sum, .. } => sum(results),
+        }
+    }
+}
+
+/// Returns the last commit that changed more than pages, on which a proof rests. Fails if anything
+/// else is changed and not committed.
+fn code_commit() -> Result<String> {
+    let [name, changed] =
+        [&["log", "-1", "--format=%h", "--abbrev=10"][..], &["status", "--porcelain"]].map(
+            |words| {
+                let mut git = Command::new("git");
+                output(git.args(words).args(["--", "."]).args(PAGES).current_dir(root()))
+            },
+        );
+    match changed?.trim() {
+        "" => Ok(name?.trim().to_owned()),
+        changed => Err(format!("commit first, as a result needs a commit:\n{changed}")),
+    }
+}
+
+/// The files that no proof depends on.
+const PAGES: [&str; 4] = [":!docs/*.md", ":!docs/*.svg", ":!CHANGELOG.md", ":!docs/proved.tsv"];
+
+/// Returns the number of the mutants' sample: each commit has another one.
+fn sample_number() -> Result<usize> {
+    let commit = code_commit()?;
+    let digits = commit.get(..7).unwrap_or(&commit);
+    usize::from_str_radix(digits, 16).map_err(|error| format!("{commit}: {error}"))
+}
+
 /// Returns the selected steps, in their order.
-fn chosen<'a>(
-    named: &'a [String],
-    without: &'a [String],
-) -> impl Iterator<Item = &'static Step> + 'a {
+fn chosen(options: &Options) -> impl Iterator<Item = &'static Step> {
+    let Options { steps, without, .. } = options;
     STEPS.iter().filter(move |step| {
         let [is_named, is_left_out] =
-            [named, without].map(|all| all.iter().any(|name| name == step.name));
-        (named.is_empty() || is_named) && !is_left_out
+            [steps, without].map(|all| all.iter().any(|name| name == step.name));
+        (steps.is_empty() || is_named) && !is_left_out
     })
 }
 
@@ -258,10 +396,11 @@ mod tests {
     #[test]
     fn steps_are_chosen_by_name_or_left_out() {
         let [fuzz, plants, kernels] = ["fuzz", "plants", "kernels"].map(str::to_owned);
-        assert_eq!(chosen(&[], &[]).count(), STEPS.len());
-        let named = [fuzz, plants];
-        let names: Vec<&str> = chosen(&named, &[]).map(|step| step.name).collect();
+        assert_eq!(chosen(&Options::default()).count(), STEPS.len());
+        let named = Options { steps: vec![fuzz, plants], ..Options::default() };
+        let names: Vec<&str> = chosen(&named).map(|step| step.name).collect();
         assert_eq!(names, ["plants", "fuzz"]);
-        assert_eq!(chosen(&[], &[kernels]).count(), STEPS.len() - 1);
+        let others = Options { without: vec![kernels], ..Options::default() };
+        assert_eq!(chosen(&others).count(), STEPS.len() - 1);
     }
 }

@@ -15,9 +15,18 @@ impl Steps {
     pub(crate) fn run<T>(&self, name: &str, step: impl FnOnce() -> Result<T>) -> Option<T> {
         let begun = Instant::now();
         let result = step();
-        let ended = (name.to_owned(), begun.elapsed().as_secs(), result.as_ref().err().cloned());
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(ended);
+        self.add(name, begun.elapsed().as_secs(), result.as_ref().err().cloned());
         result.ok()
+    }
+
+    /// Adds a step that could not begin.
+    pub(crate) fn fail(&self, name: &str, error: String) {
+        self.add(name, 0, Some(error));
+    }
+
+    fn add(&self, name: &str, seconds: u64, error: Option<String>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push((name.to_owned(), seconds, error));
     }
 
     /// Prints the times, and returns the errors of all steps.
@@ -46,7 +55,9 @@ mod tests {
             });
             assert!(given.is_none());
         }
-        assert_eq!(steps.end().unwrap_err(), "first: wrong\nxtask: second: wrong");
+        steps.fail("third", "left".to_owned());
+        let errors = "first: wrong\nxtask: second: wrong\nxtask: third: left";
+        assert_eq!(steps.end().unwrap_err(), errors);
         assert_eq!(ran, 2);
         Steps::default().end().unwrap();
     }

@@ -39,7 +39,7 @@ const TOOLS: [Tool; 6] = [
 const LOCAL: &str = "local";
 
 /// The series of kernels to look up in Debian's packages; the columns of the tables.
-const SERIES: [&str; 2] = ["6.1", "6.12"];
+pub(crate) const SERIES: [&str; 2] = ["6.1", "6.12"];
 
 /// The possible values of an option.
 pub(crate) const KERNELS: [&str; 3] = [LOCAL, SERIES[0], SERIES[1]];
@@ -58,6 +58,13 @@ pub(crate) struct Options {
     /// Write the tables of docs/kernels.md as well, for which the local kernel runs too
     #[arg(long, conflicts_with = "only")]
     write: bool,
+}
+
+impl Options {
+    /// Selects one kernel.
+    pub(crate) fn of(kernel: &str) -> Options {
+        Options { kernels: vec![kernel.to_owned()], ..Options::default() }
+    }
 }
 
 /// Runs the tests on the selected kernels. Returns the results in one line.
