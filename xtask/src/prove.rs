@@ -282,7 +282,7 @@ impl Proof {
             });
         }
         if unbegun > 0 {
-            steps.fail(step.name, format!("{unbegun} parts are left, as the time is over"));
+            steps.fail(step.name, format!("parts left, as the time is over: {unbegun}"));
         }
     }
 
