@@ -69,10 +69,10 @@ pub(crate) const STEPS: [Step; 16] = [
     ),
     step(
         "long-runs",
-        "storms, lossy dumps, damaged journals, all states of the loop, graphs of four vertices, an agent killed for five minutes, at full length; 500 cases of other writers; 10,000 schedules of the world",
+        "storms, lossy dumps, damaged journals, all states of the loop, graphs of four vertices, each way to stop the control core at each step, an agent killed for five minutes, at full length; 500 cases of other writers; 10,000 schedules of the world",
         |built| {
             built.all(&["e2e/drift", "observe/kernel", "journal/journal", "loop"], &LONG)?;
-            built.all(&["graph/states", "graph/it", "e2e/graph"], &LONG)?;
+            built.all(&["graph/states", "graph/it", "control/it", "e2e/graph"], &LONG)?;
             let writers = built.run("e2e/writers", &random("500"), passed)?;
             built.run("world/history", &random("10000"), passed)?;
             Ok(format!("at full length; writers: {writers}"))

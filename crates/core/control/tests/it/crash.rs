@@ -128,13 +128,13 @@ fn world(script: Script, mode: Mode, says: Says) -> Sim {
     sim
 }
 
-/// Runs a script with a stop at each step, and then another agent. Returns the number of steps, and
+/// Runs a script with a stop at each step, and then another agent. The stops take turns. Returns the number of steps, and
 /// of stops that ended in doubt. The first start is answered as `first` says.
 fn at_every_step(
     script: Script,
     (first, mode): (Option<Mode>, Mode),
     says: Says,
-    stop: Stop,
+    stops: &[Stop],
 ) -> (usize, usize) {
     let world = |script, mode, says| {
         let sim = world(script, mode, says);
@@ -156,6 +156,7 @@ fn at_every_step(
         sim.world().fails_at = Some(at);
         let before = run(&sim, script, 0);
         assert!(sim.world().is_off);
+        let stop = stops[at % stops.len()];
         match stop {
             Stop::Power => sim.reboot(),
             Stop::Kill => sim.restart(),
@@ -219,21 +220,31 @@ fn at_every_step(
     (steps, doubts)
 }
 
+/// Returns the runs over all steps, each with the stops that take turns from step to step. With
+/// `TRUEUP_LONG=1` each stop has a run of its own.
+fn in_turn(stops: &[Stop]) -> Vec<Vec<Stop>> {
+    if crate::is_long() {
+        stops.iter().map(|stop| vec![*stop]).collect()
+    } else {
+        vec![stops.to_vec()]
+    }
+}
+
 const STOPS: [Stop; 3] = [Stop::Power, Stop::Kill, Stop::KillThenUnread];
 
 #[test]
 fn a_job_is_executed_once_whenever_the_agent_stops() {
-    for stop in STOPS {
+    for stops in in_turn(&STOPS) {
         for script in [Script::Job, Script::Approved, Script::Visible] {
             for mode in [Mode::Done, Mode::Task(10)] {
-                let (steps, doubts) = at_every_step(script, (None, mode), Says::Truth, stop);
-                println!("{stop:?}: {script:?} {mode:?}: {steps} steps");
+                let (steps, doubts) = at_every_step(script, (None, mode), Says::Truth, &stops);
+                println!("{stops:?}: {script:?} {mode:?}: {steps} steps");
                 assert!(steps > 8);
                 assert_eq!(doubts, 0);
-                let (_, doubts) = at_every_step(script, (None, mode), Says::Nothing, stop);
+                let (_, doubts) = at_every_step(script, (None, mode), Says::Nothing, &stops);
                 // Exactly the stops between the record of the start and the record of the answer.
                 assert_eq!(doubts > 0, script != Script::Visible, "{script:?} {mode:?}");
-                println!("{stop:?}: {script:?} {mode:?}, not said: {doubts} in doubt");
+                println!("{stops:?}: {script:?} {mode:?}, not said: {doubts} in doubt");
             }
         }
     }
@@ -241,11 +252,11 @@ fn a_job_is_executed_once_whenever_the_agent_stops() {
 
 #[test]
 fn a_desired_state_is_reached_whenever_the_agent_stops() {
-    for stop in STOPS {
+    for stops in in_turn(&STOPS) {
         for mode in [Mode::Done, Mode::Task(10)] {
             for says in [Says::Truth, Says::Nothing] {
-                let (steps, doubts) = at_every_step(Script::Desired, (None, mode), says, stop);
-                println!("{stop:?}: {mode:?} {says:?}: {steps} steps");
+                let (steps, doubts) = at_every_step(Script::Desired, (None, mode), says, &stops);
+                println!("{stops:?}: {mode:?} {says:?}: {steps} steps");
                 assert!(steps > 8);
                 assert_eq!(doubts, 0);
             }
@@ -256,18 +267,18 @@ fn a_desired_state_is_reached_whenever_the_agent_stops() {
 /// The first request or its answer is lost, and the agent also stops.
 #[test]
 fn what_is_lost_takes_effect_once_whenever_the_agent_stops() {
-    for stop in [Stop::Power, Stop::KillThenUnread] {
+    for stops in in_turn(&[Stop::Power, Stop::KillThenUnread]) {
         for first in [Mode::LosesAnswer, Mode::LosesRequest, Mode::Panics] {
             let modes = (Some(first), Mode::Done);
             for script in [Script::Job, Script::Approved, Script::Visible, Script::Desired] {
-                let (steps, doubts) = at_every_step(script, modes, Says::Truth, stop);
-                println!("{stop:?}: {script:?} {first:?}: {steps} steps");
+                let (steps, doubts) = at_every_step(script, modes, Says::Truth, &stops);
+                println!("{stops:?}: {script:?} {first:?}: {steps} steps");
                 assert!(steps > 8);
                 assert_eq!(doubts, 0);
             }
             // If the backend cannot answer, the object shows the result.
             for script in [Script::Visible, Script::Desired] {
-                let (_, doubts) = at_every_step(script, modes, Says::Nothing, stop);
+                let (_, doubts) = at_every_step(script, modes, Says::Nothing, &stops);
                 assert_eq!(doubts, 0);
             }
         }

@@ -4,7 +4,7 @@ use std::io;
 
 use trueup_journal::Storage;
 
-use crate::world::Sim;
+use crate::world::{Sim, World};
 
 impl Storage for Sim {
     fn len(&self) -> io::Result<u64> {
@@ -26,7 +26,7 @@ impl Storage for Sim {
         }
         let end = offset as usize + data.len();
         if world.written.len() < end {
-            world.written.resize(end, 0);
+            set_len(&mut world.written, end);
         }
         world.written[offset as usize..end].copy_from_slice(data);
         Ok(())
@@ -37,7 +37,7 @@ impl Storage for Sim {
         if world.is_off {
             return Err(io::Error::other("no power"));
         }
-        world.written.resize(len as usize, 0);
+        set_len(&mut world.written, len as usize);
         Ok(())
     }
 
@@ -46,11 +46,18 @@ impl Storage for Sim {
             return Err(io::Error::other("no power"));
         }
         let mut world = self.world();
-        world.durable = world.written.clone();
+        let World { durable, written, .. } = &mut *world;
+        durable.clone_from(written);
         drop(world);
         match self.step("synced") {
             true => Ok(()),
             false => Err(io::Error::other("no power")),
         }
     }
+}
+
+/// Shortens an image, or lengthens it with zeros. `Vec::resize` is slow where it is not optimised.
+fn set_len(bytes: &mut Vec<u8>, len: usize) {
+    bytes.truncate(len);
+    bytes.extend(vec![0; len - bytes.len()]);
 }

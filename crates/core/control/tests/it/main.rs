@@ -28,3 +28,8 @@ mod stored;
 mod tracing;
 mod unread;
 mod world;
+
+/// Returns true if each test should run at its full length.
+fn is_long() -> bool {
+    std::env::var_os("TRUEUP_LONG").is_some_and(|set| set == "1")
+}

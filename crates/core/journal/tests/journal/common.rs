@@ -157,7 +157,7 @@ impl Storage for Disk {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         let mut state = self.event(Event::Len(len))?;
-        state.bytes.resize(len as usize, 0);
+        set_len(&mut state.bytes, len as usize);
         Ok(())
     }
 
@@ -168,11 +168,17 @@ impl Storage for Disk {
     }
 }
 
+/// Shortens an image, or lengthens it with zeros. `Vec::resize` is slow where it is not optimised.
+fn set_len(bytes: &mut Vec<u8>, len: usize) {
+    bytes.truncate(len);
+    bytes.extend(vec![0; len - bytes.len()]);
+}
+
 /// Writes, even past the end, as files allow.
 pub(crate) fn put(bytes: &mut Vec<u8>, offset: u64, data: &[u8]) {
     let end = offset as usize + data.len();
     if bytes.len() < end {
-        bytes.resize(end, 0);
+        set_len(bytes, end);
     }
     bytes[offset as usize..end].copy_from_slice(data);
 }
@@ -181,7 +187,7 @@ pub(crate) fn put(bytes: &mut Vec<u8>, offset: u64, data: &[u8]) {
 pub(crate) fn apply(bytes: &mut Vec<u8>, event: &Event) {
     match event {
         Event::Write(offset, data) => put(bytes, *offset, data),
-        Event::Len(len) => bytes.resize(*len as usize, 0),
+        Event::Len(len) => set_len(bytes, *len as usize),
         Event::Sync | Event::Acknowledged => {}
     }
 }

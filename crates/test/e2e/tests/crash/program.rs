@@ -192,7 +192,7 @@ impl Drop for Host {
 }
 
 /// The number of runs for each class of kill points in a sample.
-const PER_CLASS: usize = 12;
+const PER_CLASS: usize = 5;
 
 /// The number of runs at the same time.
 const AT_ONCE: usize = 6;
