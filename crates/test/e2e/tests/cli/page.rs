@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use rustix::process::Signal;
+use trueup_e2e::page::Page;
 use trueup_testkit::named_netns;
 
 use crate::agent::{Agent, Ran, Running, TRUEUP};
@@ -62,6 +63,26 @@ pub(crate) fn the_commands_of_the_readme_bring_the_example_up() {
     let mut commands: Vec<_> = commands.iter().copied().zip(codes).collect();
     commands.push((plan, 0));
     run(&agent, &commands);
+}
+
+pub(crate) fn the_first_file_is_that_of_the_readme_and_does_as_it_shows() {
+    let page = Page::read("README.md");
+    let first = include_str!("../../../../../docs/examples/first.toml");
+    assert!(page.blocks().iter().any(|block| block.language == "toml" && block.text == first));
+    assert_eq!(first.lines().count(), 12);
+    let blocks = page.blocks();
+    let shown = blocks.iter().find(|block| block.text.starts_with("$ unshare ")).unwrap();
+    let agent = Agent::new();
+    agent.write("first.toml", first);
+    // The namespace is the test's own.
+    let (shell, commands) = shown.text.split_once('\n').unwrap();
+    let mut printed = format!("{shell}\n");
+    for command in commands.lines().filter_map(|line| line.strip_prefix("# trueup ")) {
+        let ran = agent.run(&command.split(' ').collect::<Vec<_>>());
+        assert_eq!(ran.err, "");
+        printed += &format!("# trueup {command}\n{}", ran.out);
+    }
+    page.assert_shows(&printed, str::to_owned);
 }
 
 /// Runs commands in the agent's directory, and checks each exit code.

@@ -21,6 +21,7 @@ use crossterm::{execute, queue};
 use rustix::termios::tcgetwinsize;
 
 use super::view::{Line, Tone};
+use crate::output;
 
 /// The shortest time between two frames.
 const MIN_REDRAW_INTERVAL: Duration = Duration::from_millis(250);
@@ -65,7 +66,7 @@ impl Screen {
         let (wake, woken) = sync_channel(1);
         let (leaving, gone) = sync_channel(1);
         let hidden = Arc::new(Mutex::new(false));
-        let colours = std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
+        let colours = output::wants_colours();
         let painter = Painter { woken, hidden: Arc::clone(&hidden), colours, leaving };
         thread::Builder::new()
             .name("screen".into())
