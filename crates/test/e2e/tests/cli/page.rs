@@ -12,7 +12,6 @@ use trueup_testkit::named_netns;
 use crate::agent::{Agent, Ran, Running, TRUEUP};
 
 const PAGE: &str = include_str!("../../../../agent/cli/README.md");
-const README: &str = include_str!("../../../../../README.md");
 const EXAMPLE: &str = include_str!("../../../../../docs/examples/edge.toml");
 
 /// Returns the lines of the page's `console` blocks that begin with `$`, each with the exit code in
@@ -48,9 +47,12 @@ pub(crate) fn the_commands_of_the_readme_bring_the_example_up() {
     let agent = Agent::new();
     fs::create_dir_all(agent.directory().join("docs/examples")).unwrap();
     agent.write("docs/examples/edge.toml", EXAMPLE);
-    let commands: Vec<&str> = README
+    let page = Page::read("README.md");
+    let blocks = page.blocks();
+    let shown = blocks.iter().find(|block| block.text.starts_with("trueup plan ")).unwrap();
+    let commands: Vec<&str> = shown
+        .text
         .lines()
-        .filter(|line| line.starts_with("trueup "))
         .map(|line| line.split_once(" # ").map_or(line, |(command, _)| command).trim())
         .collect();
     let [plan, ..] = commands[..] else {
