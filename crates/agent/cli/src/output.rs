@@ -100,11 +100,16 @@ pub(crate) fn print_to_reader(
 
 /// Writes text for people. On a terminal each line has the colour of its sign.
 fn print_with_signs(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-    let stdout = io::stdout().lock();
-    if !stdout.is_terminal() || !wants_colours() {
+    if !is_terminal() || !wants_colours() {
         return print(write);
     }
-    print_through(Signs::new(BufWriter::new(stdout)), write).map(drop)
+    print_through(Signs::new(BufWriter::new(io::stdout().lock())), write).map(drop)
+}
+
+/// Returns true if the standard output is a terminal that knows escape sequences.
+pub(crate) fn is_terminal() -> bool {
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    io::stdout().is_terminal() && !dumb
 }
 
 /// Returns false if the user has set `NO_COLOR`.

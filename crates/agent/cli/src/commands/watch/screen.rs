@@ -4,7 +4,7 @@
 //! `crossterm` writes the escape sequences. `ratatui` would draw only the changed cells, but a
 //! frame of some 50 lines every quarter of a second does not need that.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -47,12 +47,6 @@ pub(super) struct Waker {
 enum Wake {
     Draw,
     Leave,
-}
-
-/// Returns true if the standard output is a terminal that supports drawing.
-pub(super) fn is_available() -> bool {
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-    io::stdout().is_terminal() && !dumb
 }
 
 impl Screen {
