@@ -7,10 +7,10 @@ use super::{code, pages};
 
 /// Page, beginning of the block, and the test that compares it.
 const COMPARED: [(&str, &str, &str); 17] = [
-    ("README.md", "git clone ", "a_route_of_a_newcomer_comes_back"),
+    ("README.md", "git clone ", "pages_name_no_command_that_does_not_exist"),
+    ("README.md", "cargo install ", "a_route_of_a_newcomer_comes_back"),
     ("README.md", "$ unshare ", "the_first_file_is_that_of_the_readme_and_does_as_it_shows"),
     ("README.md", "trueup plan docs/", "the_commands_of_the_readme_bring_the_example_up"),
-    ("README.md", "cargo xtask ", "pages_name_no_command_that_does_not_exist"),
     ("CONTRIBUTING.md", "cargo xtask ", "pages_name_no_command_that_does_not_exist"),
     ("crates/agent/cli/README.md", "$ trueup ", "every_command_of_the_page_does_as_it_says"),
     ("crates/agent/cli/README.md", "route 10.2.0.0/16", "the_text_on_the_page_is_what_is_printed"),

@@ -16,12 +16,11 @@ const MEASURED: [&str; 3] = ["ns", "µs", "ms"];
 const UNITS: [&str; 7] = ["ns", "µs", "ms", "s", "KB", "MB", "%"];
 
 /// Pages, or sections of pages, whose measured figures have another source.
-const ELSEWHERE: [(&str, &str, &str); 5] = [
+const ELSEWHERE: [(&str, &str, &str); 4] = [
     ("crates/core/loop/README.md", "", "the loop's own times, which are settings and bounds"),
     ("docs/kernels.md", "", "facts about kernels, found by running, each with its scenario"),
     ("CHANGELOG.md", "", "what a change did once"),
     ("benches/README.md", "", "how a benchmark runs"),
-    ("docs/world.md", "The demo", "what a run of the demo printed"),
 ];
 
 /// A number with its unit, as written.

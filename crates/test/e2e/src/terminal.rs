@@ -26,10 +26,15 @@ pub fn pair() -> (File, File) {
     (File::from(master), slave.unwrap())
 }
 
-/// Starts a program on a terminal.
+/// Starts a program on a terminal with colours, unless its environment says otherwise.
 pub fn on(mut command: Command, slave: &File) -> Child {
     let stdio = || Stdio::from(slave.try_clone().unwrap());
-    command.env("TERM", "xterm").env_remove("NO_COLOR");
+    if command.get_envs().all(|(name, _)| name != "TERM") {
+        command.env("TERM", "xterm");
+    }
+    if command.get_envs().all(|(name, _)| name != "NO_COLOR") {
+        command.env_remove("NO_COLOR");
+    }
     command.stdin(stdio()).stdout(stdio()).stderr(stdio());
     command.spawn().unwrap()
 }

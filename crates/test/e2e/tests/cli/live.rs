@@ -73,6 +73,30 @@ pub(crate) fn on_a_terminal_it_shows_how_things_stand() {
     });
 }
 
+pub(crate) fn a_line_has_the_colour_of_its_sign_where_colours_are_wanted() {
+    uplinks(1);
+    let agent = Agent::new();
+    agent.write("f.toml", &via("10.99.0.0/16", "10.200.0.8"));
+    let printed = |variable: &str, value: &str| {
+        let mut command = agent.command(&["plan", "f.toml"]);
+        command.env(variable, value);
+        let (terminal, mut child) = Terminal::running(command, 24, 200);
+        assert_eq!(child.wait().unwrap().code(), Some(2));
+        wait_until("the counts are there", || terminal.written().contains(" to delete\r\n"));
+        terminal.written()
+    };
+    for (variable, value) in [("TERM", "xterm"), ("NO_COLOR", "")] {
+        let printed = printed(variable, value);
+        assert!(printed.starts_with("\x1b[32m+ route 10.99.0.0/16"), "{printed:?}");
+        assert!(printed.contains("\x1b[0m\r\n1 to create"), "{printed:?}");
+    }
+    for (variable, value) in [("TERM", "dumb"), ("NO_COLOR", "1")] {
+        let printed = printed(variable, value);
+        assert!(printed.starts_with("+ route 10.99.0.0/16"), "{printed:?}");
+        assert!(!printed.contains('\x1b'), "{printed:?}");
+    }
+}
+
 pub(crate) fn names_and_aliases_cannot_reach_the_terminal() {
     uplinks(1);
     let agent = Agent::new();

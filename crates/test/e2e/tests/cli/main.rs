@@ -174,6 +174,7 @@ trueup_testkit::kernel_tests![
     the_second_signal_ends_what_is_stuck,
     on_a_terminal_it_shows_how_things_stand,
     names_and_aliases_cannot_reach_the_terminal,
+    a_line_has_the_colour_of_its_sign_where_colours_are_wanted,
     a_terminal_that_goes_away_ends_it,
     json_is_json_on_a_terminal_too,
     a_service_manager_is_told_of_the_start_of_reloads_and_of_the_end,
