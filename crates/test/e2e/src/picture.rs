@@ -68,7 +68,10 @@ fn watch(program: &Path) -> String {
     let shown = |route: &str| terminal.lines().iter().filter(|line| line.contains(route)).count();
     wait_until("it converges", || terminal.shows("converged for "));
     ip(&["route", "delete", "10.2.0.0/16"]);
-    wait_until("the route is back", || shown("+ route 10.2.0.0/16") == 2);
+    // The counts may come a frame later.
+    wait_until("the route is back", || {
+        shown("+ route 10.2.0.0/16") == 2 && terminal.shows("; ops 5 done, 0 failed; ")
+    });
     let frame = terminal.frame().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();

@@ -59,6 +59,9 @@ pub(crate) fn the_pictures_are_what_is_printed() {
         quiet_netns();
         let path = root().join("docs").join(name);
         let kept = std::fs::read_to_string(&path).unwrap();
-        assert!(kept == draw(Path::new(TRUEUP)), "docs/{name}: run `cargo xtask pictures`");
+        let drawn = draw(Path::new(TRUEUP));
+        let differing = kept.lines().zip(drawn.lines()).find(|(kept, drawn)| kept != drawn);
+        assert_eq!(differing, None, "docs/{name}: run `cargo xtask pictures`");
+        assert_eq!(kept.lines().count(), drawn.lines().count(), "docs/{name}");
     }
 }
