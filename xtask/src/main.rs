@@ -14,6 +14,7 @@ mod package;
 mod packages;
 #[cfg(test)]
 mod pages;
+mod pictures;
 mod plant;
 mod programs;
 mod prove;
@@ -74,6 +75,9 @@ enum Command {
         #[arg(long)]
         guests: bool,
     },
+    /// Draws the pictures of README.md anew, from runs of the program: docs/plan.svg and
+    /// docs/watch.svg
+    Pictures,
     /// Counts the instructions of diff and codec with valgrind and compares them with
     /// benches/counts.toml
     Counts {
@@ -132,6 +136,7 @@ fn main() -> ExitCode {
         Command::Deny => deny::run(),
         Command::Package => package::run(),
         Command::Demo { world, short, guests } => demo::run(world, short, guests),
+        Command::Pictures => pictures::run(),
         Command::Counts { write } => counts::run(write),
         Command::Kinds { root } => kinds::run(root),
         Command::Vm(options) => vm::run(&options).map(drop),

@@ -1,6 +1,6 @@
 //! `cargo xtask package`: checks each public crate in the form that its users get. It builds every
 //! crate alone with each of its features, on the oldest Rust, the documentation as docs.rs does,
-//! the packages, and a crate outside the workspace on these packages.
+//! the packages, a crate outside the workspace on these packages, and the program as installed.
 
 use std::env;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::etcd;
 use crate::nightly;
 use crate::packages::{Package, public};
 use crate::steps::Steps;
-use crate::tools::{Result, at, cargo, need_ip, output, root, show_and_run, succeeds, write};
+use crate::tools::{Result, at, cargo, need_ip, output, read, root, show_and_run, succeeds, write};
 
 /// The directory in which packages are written and built. Cargo treats two packages with the same
 /// version as equal, whatever their content, so no build may stay.
@@ -31,6 +31,7 @@ pub(crate) fn run() -> Result<()> {
     steps.run("documentation as on docs.rs", || documentation(&packages));
     steps.run("packages", || publish(&packages));
     steps.run("a crate that uses the packages", || consumer(&packages));
+    steps.run("the program, installed as README.md says", install);
     let _ = fs::remove_dir_all(root().join(BUILT));
     steps.end()
 }
@@ -139,6 +140,19 @@ fn forget(packages: &[Package]) {
             }
         }
     }
+}
+
+/// Installs the program by the command of the front page, and runs it.
+fn install() -> Result<()> {
+    let page = read(&root().join("README.md"))?;
+    let line = page.lines().find_map(|line| line.strip_prefix("cargo install "));
+    let words = line.and_then(|line| line.split('#').next()).ok_or("no `cargo install`")?;
+    // The page's path begins with the folder of the clone.
+    let words: Vec<String> = words.split_whitespace().map(|it| it.replace("trueup/", "")).collect();
+    let folder = root().join(BUILT).join("installed");
+    let mut install = cargo(&["install", "--root"]);
+    show_and_run(install.arg(&folder).args(words))?;
+    show_and_run(Command::new(folder.join("bin/trueup")).arg("--version"))
 }
 
 /// Runs and tests the crate in `xtask/consumer` on the packages' content, outside the workspace.

@@ -1,11 +1,12 @@
 //! Tests of the pages: their paths and links have targets, and their lists agree with the code.
 
 mod blocks;
+mod figures;
 mod lists;
 
 use std::fs;
 
-use trueup_e2e::page::Page;
+use trueup_e2e::page::{Page, report};
 
 use crate::tools::{files, read, root};
 
@@ -69,6 +70,46 @@ fn every_link_leads_somewhere() {
             }
         }
     }
+}
+
+#[test]
+fn every_page_is_linked_from_the_front_page_or_from_one_that_is() {
+    let pages = pages();
+    let mut reached = vec!["README.md".to_owned()];
+    let mut at = 0;
+    while let Some(name) = reached.get(at).cloned() {
+        at += 1;
+        let Some(page) = pages.iter().find(|page| page.name == name) else {
+            continue;
+        };
+        let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let links = page.text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+        for (link, _) in links {
+            let path = link.split('#').next().unwrap_or_default();
+            let target = match path.strip_prefix(REPOSITORY) {
+                Some(path) => normal(path),
+                None => normal(&format!("{folder}/{path}")),
+            };
+            if target.ends_with(".md") && !reached.contains(&target) {
+                reached.push(target);
+            }
+        }
+    }
+    let missed = pages.iter().filter(|page| !reached.contains(&page.name));
+    report(missed.map(|page| format!("{}: no page on the way from README.md links it", page.name)));
+}
+
+/// Returns a path without `..` and empty parts.
+fn normal(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
 }
 
 #[test]

@@ -59,7 +59,7 @@ const LONG: [&str; 17] = [
 ];
 
 /// The programs that run alone, after all others, as they measure time.
-const ALONE: [&str; 2] = ["e2e/drift", "e2e/scale"];
+const ALONE: [&str; 3] = ["e2e/drift", "e2e/scale", "xtask/newcomer"];
 
 /// A program built by cargo.
 #[derive(Clone, Debug)]

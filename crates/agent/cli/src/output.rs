@@ -4,10 +4,11 @@
 mod collected;
 mod plan;
 mod report;
+mod signs;
 mod why;
 
 use std::fmt::{self, Display};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::Path;
 
 use anyhow::{Context as _, Error, Result};
@@ -18,6 +19,7 @@ use trueup_file as file;
 pub(crate) use collected::Collected;
 pub(crate) use plan::plan;
 pub(crate) use report::{report, write_verdict};
+use signs::Signs;
 pub(crate) use trueup_agent::text::{count, with_causes};
 pub(crate) use why::{WhyContext, why};
 
@@ -93,7 +95,33 @@ pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Res
 pub(crate) fn print_to_reader(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<bool> {
-    let mut out = Lines(BufWriter::new(io::stdout().lock()));
+    print_through(BufWriter::new(io::stdout().lock()), write)
+}
+
+/// Writes text for people. On a terminal each line has the colour of its sign.
+fn print_with_signs(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    if !is_terminal() || !wants_colours() {
+        return print(write);
+    }
+    print_through(Signs::new(BufWriter::new(io::stdout().lock())), write).map(drop)
+}
+
+/// Returns true if the standard output is a terminal that knows escape sequences.
+pub(crate) fn is_terminal() -> bool {
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    io::stdout().is_terminal() && !dumb
+}
+
+/// Returns false if the user has set `NO_COLOR`.
+pub(crate) fn wants_colours() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty())
+}
+
+fn print_through(
+    out: impl Write,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<bool> {
+    let mut out = Lines(out);
     match write(&mut out).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),

@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // One process at a time has a journal open. Others wait for it.
     let journal = Journal::open_within(file, Duration::from_secs(60))?;
     let here = Namespace::current();
-    // Of this container alone: what it owns, one run after the other.
+    // The container's own record, which each of its runs reads and writes.
     let mut ledger = journal.ledger(container, &ledger_scope(&here)?)?;
     // Each run's objects bear the marker. Only the ledger distinguishes containers.
     let options = Options::default()

@@ -9,10 +9,12 @@
 pub mod cases;
 pub mod desired;
 pub mod page;
+pub mod picture;
 pub mod property;
 pub mod report;
 pub mod scenario;
 pub mod shape;
+pub mod terminal;
 pub mod world;
 
 /// Runs the examples on the page about writing a source.

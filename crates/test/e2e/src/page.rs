@@ -28,6 +28,17 @@ pub struct Row {
     pub cells: Vec<String>,
 }
 
+/// A table of a page.
+#[derive(Debug)]
+pub struct Table {
+    /// The heading of its section; empty before the first one.
+    pub heading: String,
+    /// The last line of text before the table.
+    pub caption: String,
+    pub head: Vec<String>,
+    pub rows: Vec<Row>,
+}
+
 /// A list of names on a page.
 #[derive(Debug)]
 pub struct Listed {
@@ -123,6 +134,35 @@ impl Page {
         rows.take_while(|(_, text)| text.starts_with('|'))
             .map(|(line, text)| Row { line, cells: cells(text) })
             .collect()
+    }
+
+    /// Returns all tables, in order.
+    pub fn tables(&self) -> Vec<Table> {
+        let (mut tables, mut heading, mut caption) = (Vec::new(), String::new(), String::new());
+        let mut lines = self.lines().peekable();
+        while let Some((_, text)) = lines.next() {
+            if let Some(title) = text.strip_prefix('#') {
+                heading = title.trim_start_matches('#').trim().to_owned();
+            }
+            let is_head = text.starts_with('|')
+                && lines
+                    .peek()
+                    .is_some_and(|(_, below)| below.starts_with('|') && below.contains("---"));
+            if !is_head {
+                if !text.trim().is_empty() {
+                    caption = text.to_owned();
+                }
+                continue;
+            }
+            lines.next();
+            let mut rows = Vec::new();
+            while let Some((line, text)) = lines.next_if(|(_, text)| text.starts_with('|')) {
+                rows.push(Row { line, cells: cells(text) });
+            }
+            let (heading, caption) = (heading.clone(), caption.clone());
+            tables.push(Table { heading, caption, head: cells(text), rows });
+        }
+        tables
     }
 
     /// Returns the names in backticks in a column, counted from 0, of the table whose header begins

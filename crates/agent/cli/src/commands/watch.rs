@@ -145,7 +145,7 @@ fn title(path: &Path, common: &Common) -> String {
 
 /// Opens the screen if the standard output is a terminal and the format is text.
 fn open_screen(format: Format, printer: &Printer, handle: &Handle) -> Result<Option<Screen>> {
-    if format != Format::Text || !screen::is_available() {
+    if format != Format::Text || !output::is_terminal() {
         return Ok(None);
     }
     let (shown, asked, lost) = (printer.clone(), handle.clone(), handle.clone());

@@ -10,12 +10,14 @@ use trueup::net::{Action, Kind};
 use trueup_agent::text::{planned_op, unfinished, unsettled_lines, vertex_record};
 use trueup_agent::{ConflictRecord, OpText, PassReport, Plan};
 
-use super::{Format, List, count, print, with_causes, write_json, write_lines};
+use super::{Format, List, count, print, print_with_signs, with_causes, write_json, write_lines};
 
 /// Prints the changes that a run would make. Fails if the standard output cannot be written to.
 pub(crate) fn plan(format: Format, plan: &Plan) -> Result<()> {
+    if format == Format::Text {
+        return print_with_signs(|out| text(out, plan));
+    }
     print(|out| match format {
-        Format::Text => text(out, plan),
         Format::Json => write_json(out, &Record(plan)),
         _ => {
             let mut written = Ok(());

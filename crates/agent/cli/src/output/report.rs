@@ -10,17 +10,19 @@ use trueup_agent::text::{
 };
 use trueup_agent::{Applied, PassReport as _, RunReport};
 
-use super::{Format, Lines, List, print, write_json, write_lines};
+use super::{Format, Lines, List, print, print_with_signs, write_json, write_lines};
 
 /// Prints the report of a run. Fails if the standard output cannot be written to.
 pub(crate) fn report(format: Format, report: &RunReport, applied: &Applied) -> Result<()> {
-    print(|out| match format {
-        Format::Text => {
+    if format == Format::Text {
+        return print_with_signs(|out| {
             for change in changes(report).iter().chain(&applied.changes) {
                 writeln!(out, "{change}")?;
             }
             text_of_the_rest(out, report, applied)
-        }
+        });
+    }
+    print(|out| match format {
         Format::Json => write_json(out, &Record(report, applied)),
         _ => batch(out, report, applied),
     })

@@ -1,14 +1,10 @@
 //! `watch` on a terminal.
 
-use std::fs::{File, OpenOptions};
 use std::io::Read as _;
-use std::process::Stdio;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use trueup_e2e::terminal::{self, Terminal};
 use trueup_testkit::{Snapshot, ip, uplinks, wait_until};
 
 use crate::agent::{Agent, Running, via};
@@ -17,85 +13,10 @@ use crate::watch::FAST;
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// A terminal, and everything written to it.
-struct Terminal {
-    master: File,
-    written: Arc<Mutex<String>>,
-}
-
-/// Opens a pseudoterminal: its master and slave.
-fn pair() -> (File, File) {
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-    grantpt(&master).unwrap();
-    unlockpt(&master).unwrap();
-    let name = ptsname(&master, Vec::new()).unwrap();
-    let mut options = OpenOptions::new();
-    let slave = options.read(true).write(true).open(name.to_str().unwrap());
-    (File::from(master), slave.unwrap())
-}
-
-/// Starts the program on a terminal.
-fn on(agent: &Agent, args: &[&str], slave: &File) -> Running {
-    let stdio = || Stdio::from(slave.try_clone().unwrap());
-    let mut command = agent.command(args);
-    command.env("TERM", "xterm").env_remove("NO_COLOR");
-    command.stdin(stdio()).stdout(stdio()).stderr(stdio());
-    Running(command.spawn().unwrap())
-}
-
-impl Terminal {
-    /// Starts the program on a terminal of this size.
-    fn running(agent: &Agent, args: &[&str], rows: u16, columns: u16) -> (Terminal, Running) {
-        let (master, slave) = pair();
-        let mut from = master.try_clone().unwrap();
-        let written = Arc::new(Mutex::new(String::new()));
-        let into = Arc::clone(&written);
-        let terminal = Terminal { master, written };
-        terminal.resize(rows, columns);
-        let child = on(agent, args, &slave);
-        std::thread::spawn(move || {
-            let mut piece = [0; 65536];
-            // Reading fails once no process has the other end.
-            while let Ok(read) = from.read(&mut piece) {
-                let text = String::from_utf8_lossy(&piece[..read]).into_owned();
-                into.lock().unwrap().push_str(&text);
-            }
-        });
-        (terminal, child)
-    }
-
-    fn resize(&self, rows: u16, columns: u16) {
-        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&self.master, size).unwrap();
-    }
-
-    fn written(&self) -> String {
-        self.written.lock().unwrap().clone()
-    }
-
-    fn frames(&self) -> usize {
-        self.written().matches("\x1b[?2026h\x1b[1;1H").count()
-    }
-
-    /// Returns the lines of the last complete frame, without colours.
-    fn lines(&self) -> Vec<String> {
-        let written = self.written();
-        let Some((before, _)) = written.rsplit_once("\x1b[?2026l") else {
-            return Vec::new();
-        };
-        let frame = before.rsplit_once("\x1b[?2026h\x1b[1;1H").expect("its beginning").1;
-        let mut frame = frame.to_owned();
-        for escape in ["\x1b[K", "\x1b[J", "\x1b[0m", "\x1b[1m", "\x1b[38;5;1m", "\x1b[38;5;2m"] {
-            frame = frame.replace(escape, "");
-        }
-        // The terminal adds a carriage return to each line feed.
-        let lines = frame.lines().map(|line| line.trim_end_matches('\r'));
-        lines.map(str::to_owned).collect()
-    }
-
-    fn shows(&self, text: &str) -> bool {
-        self.lines().iter().any(|line| line.contains(text))
-    }
+/// Starts the program on a terminal of this size.
+fn running(agent: &Agent, args: &[&str], rows: u16, columns: u16) -> (Terminal, Running) {
+    let (terminal, child) = Terminal::running(agent.command(args), rows, columns);
+    (terminal, Running(child))
 }
 
 pub(crate) fn on_a_terminal_it_shows_how_things_stand() {
@@ -103,7 +24,7 @@ pub(crate) fn on_a_terminal_it_shows_how_things_stand() {
     let agent = Agent::new();
     agent.write("f.toml", &via("10.99.0.0/16", "10.200.0.8"));
     let args = ["watch", "f.toml", "--interval", "3600"];
-    let (terminal, mut child) = Terminal::running(&agent, &args, 24, 100);
+    let (terminal, mut child) = running(&agent, &args, 24, 100);
     wait_until("it converges", || terminal.shows("converged for "));
     assert!(terminal.written().starts_with(ENTER));
     assert!(terminal.shows("trueup watch f.toml"), "{:?}", terminal.lines());
@@ -152,6 +73,30 @@ pub(crate) fn on_a_terminal_it_shows_how_things_stand() {
     });
 }
 
+pub(crate) fn a_line_has_the_colour_of_its_sign_where_colours_are_wanted() {
+    uplinks(1);
+    let agent = Agent::new();
+    agent.write("f.toml", &via("10.99.0.0/16", "10.200.0.8"));
+    let printed = |variable: &str, value: &str| {
+        let mut command = agent.command(&["plan", "f.toml"]);
+        command.env(variable, value);
+        let (terminal, mut child) = Terminal::running(command, 24, 200);
+        assert_eq!(child.wait().unwrap().code(), Some(2));
+        wait_until("the counts are there", || terminal.written().contains(" to delete\r\n"));
+        terminal.written()
+    };
+    for (variable, value) in [("TERM", "xterm"), ("NO_COLOR", "")] {
+        let printed = printed(variable, value);
+        assert!(printed.starts_with("\x1b[32m+ route 10.99.0.0/16"), "{printed:?}");
+        assert!(printed.contains("\x1b[0m\r\n1 to create"), "{printed:?}");
+    }
+    for (variable, value) in [("TERM", "dumb"), ("NO_COLOR", "1")] {
+        let printed = printed(variable, value);
+        assert!(printed.starts_with("+ route 10.99.0.0/16"), "{printed:?}");
+        assert!(!printed.contains('\x1b'), "{printed:?}");
+    }
+}
+
 pub(crate) fn names_and_aliases_cannot_reach_the_terminal() {
     uplinks(1);
     let agent = Agent::new();
@@ -165,7 +110,7 @@ pub(crate) fn names_and_aliases_cannot_reach_the_terminal() {
     ip(&["link", "add", hostile, "up", "type", "ifb"]);
     ip(&["route", "add", "10.99.0.0/16", "dev", hostile]);
     let args = [&["watch", "f.toml"], &FAST[..]].concat();
-    let (terminal, mut child) = Terminal::running(&agent, &args, 24, 200);
+    let (terminal, mut child) = running(&agent, &args, 24, 200);
     wait_until("the conflict is shown", || terminal.shows("conflict: foreign"));
     wait_until("the link is there", || Snapshot::take().index_of("ours").is_some());
     ip(&["link", "set", "ours", "alias", "\x1b]0;owned\x07\x1b[2J\u{9b}31m"]);
@@ -182,9 +127,9 @@ pub(crate) fn names_and_aliases_cannot_reach_the_terminal() {
 pub(crate) fn a_terminal_that_goes_away_ends_it() {
     let agent = Agent::new();
     agent.write("f.toml", "route = []");
-    let (mut master, slave) = pair();
+    let (mut master, slave) = terminal::pair();
     let args = ["watch", "f.toml", "--interval", "3600"];
-    let mut child = on(&agent, &args, &slave);
+    let mut child = Running(terminal::on(agent.command(&args), &slave));
     drop(slave);
     let mut first = [0; 1];
     master.read_exact(&mut first).unwrap();
@@ -196,7 +141,7 @@ pub(crate) fn json_is_json_on_a_terminal_too() {
     let agent = Agent::new();
     agent.write("f.toml", "route = []");
     let args = ["watch", "f.toml", "--format", "json"];
-    let (terminal, mut child) = Terminal::running(&agent, &args, 24, 80);
+    let (terminal, mut child) = running(&agent, &args, 24, 80);
     wait_until("a line is there", || terminal.written().contains("\"event\":\"report\""));
     child.terminate(Signal::TERM);
     assert!(!terminal.written().contains('\x1b'), "{}", terminal.written());

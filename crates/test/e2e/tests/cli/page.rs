@@ -6,12 +6,12 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use rustix::process::Signal;
+use trueup_e2e::page::Page;
 use trueup_testkit::named_netns;
 
 use crate::agent::{Agent, Ran, Running, TRUEUP};
 
 const PAGE: &str = include_str!("../../../../agent/cli/README.md");
-const README: &str = include_str!("../../../../../README.md");
 const EXAMPLE: &str = include_str!("../../../../../docs/examples/edge.toml");
 
 /// Returns the lines of the page's `console` blocks that begin with `$`, each with the exit code in
@@ -47,9 +47,12 @@ pub(crate) fn the_commands_of_the_readme_bring_the_example_up() {
     let agent = Agent::new();
     fs::create_dir_all(agent.directory().join("docs/examples")).unwrap();
     agent.write("docs/examples/edge.toml", EXAMPLE);
-    let commands: Vec<&str> = README
+    let page = Page::read("README.md");
+    let blocks = page.blocks();
+    let shown = blocks.iter().find(|block| block.text.starts_with("trueup plan ")).unwrap();
+    let commands: Vec<&str> = shown
+        .text
         .lines()
-        .filter(|line| line.starts_with("trueup "))
         .map(|line| line.split_once(" # ").map_or(line, |(command, _)| command).trim())
         .collect();
     let [plan, ..] = commands[..] else {
@@ -62,6 +65,26 @@ pub(crate) fn the_commands_of_the_readme_bring_the_example_up() {
     let mut commands: Vec<_> = commands.iter().copied().zip(codes).collect();
     commands.push((plan, 0));
     run(&agent, &commands);
+}
+
+pub(crate) fn the_first_file_is_that_of_the_readme_and_does_as_it_shows() {
+    let page = Page::read("README.md");
+    let first = include_str!("../../../../../docs/examples/first.toml");
+    assert!(page.blocks().iter().any(|block| block.language == "toml" && block.text == first));
+    assert_eq!(first.lines().count(), 12);
+    let blocks = page.blocks();
+    let shown = blocks.iter().find(|block| block.text.starts_with("$ unshare ")).unwrap();
+    let agent = Agent::new();
+    agent.write("first.toml", first);
+    // The namespace is the test's own.
+    let (shell, commands) = shown.text.split_once('\n').unwrap();
+    let mut printed = format!("{shell}\n");
+    for command in commands.lines().filter_map(|line| line.strip_prefix("# trueup ")) {
+        let ran = agent.run(&command.split(' ').collect::<Vec<_>>());
+        assert_eq!(ran.err, "");
+        printed += &format!("# trueup {command}\n{}", ran.out);
+    }
+    page.assert_shows(&printed, str::to_owned);
 }
 
 /// Runs commands in the agent's directory, and checks each exit code.

@@ -4,7 +4,7 @@
 //! `crossterm` writes the escape sequences. `ratatui` would draw only the changed cells, but a
 //! frame of some 50 lines every quarter of a second does not need that.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -21,6 +21,7 @@ use crossterm::{execute, queue};
 use rustix::termios::tcgetwinsize;
 
 use super::view::{Line, Tone};
+use crate::output;
 
 /// The shortest time between two frames.
 const MIN_REDRAW_INTERVAL: Duration = Duration::from_millis(250);
@@ -48,12 +49,6 @@ enum Wake {
     Leave,
 }
 
-/// Returns true if the standard output is a terminal that supports drawing.
-pub(super) fn is_available() -> bool {
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-    io::stdout().is_terminal() && !dumb
-}
-
 impl Screen {
     /// Draws the result of `lines` for a height and a width in characters. Draws again when woken,
     /// until this is dropped. Calls `lost` if the terminal is gone. Fails if the terminal cannot be
@@ -65,7 +60,7 @@ impl Screen {
         let (wake, woken) = sync_channel(1);
         let (leaving, gone) = sync_channel(1);
         let hidden = Arc::new(Mutex::new(false));
-        let colours = std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
+        let colours = output::wants_colours();
         let painter = Painter { woken, hidden: Arc::clone(&hidden), colours, leaving };
         thread::Builder::new()
             .name("screen".into())
