@@ -12,6 +12,8 @@ mod kernel_error;
 mod markers;
 mod multicast;
 mod netns;
+#[cfg(feature = "packet")]
+pub mod packet;
 mod socket;
 mod socket_options;
 mod transport;
