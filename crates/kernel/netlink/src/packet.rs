@@ -38,9 +38,10 @@ use netlink_packet_route::link::LinkMessage;
 use netlink_packet_route::neighbour::NeighbourMessage;
 use netlink_packet_route::route::RouteMessage;
 use netlink_packet_route::rule::RuleMessage;
-use trueup_net::{Address, Link, Neighbour, Nexthop, Route, Rule};
+use trueup_net::{Address, Kind, Link, Neighbour, Nexthop, Route, Rule};
 
-use self::object_message::{PacketObject, announced, attributes, emitted, parsed};
+use self::object_message::{PacketObject, announced, attributes, body_of, parsed};
+use crate::codec::fixed_struct;
 use crate::wire::{HEADER_LEN, MessageWriter};
 
 /// An object, and the attributes of its message that the object has no field for.
@@ -91,7 +92,7 @@ impl<K: PacketObject> Packet<K> {
     }
 
     fn read(message: &K::Message) -> Result<Packet<K>, Error> {
-        let body = emitted(message)?;
+        let body = body_of(message)?;
         let object = K::decode(&body)
             .map_err(|undecodable| Error::unreadable(&undecodable))?
             .ok_or(Error::other(K::KIND))?;
@@ -141,8 +142,15 @@ impl<K: PacketObject> Packet<K> {
         let read = read.ok_or(Error::other(K::KIND))?;
         let observed = K::observed_form(&self.object, &read);
         if observed != read {
-            let first = observed.differences(&read).into_iter().next();
-            return Err(Error::inexpressible(K::KIND, first.map(|it| it.field.to_owned())));
+            let differs = || observed.differences(&read).first().map(|difference| difference.field);
+            let field = observed.without_attribute().or_else(differs);
+            // Differences that need no op, as between observed kinds of links.
+            let otherwise = match K::KIND {
+                Kind::Link => "IFLA_LINKINFO",
+                Kind::Address => "IFA_FLAGS",
+                kind => fixed_struct(kind),
+            };
+            return Err(Error::inexpressible(K::KIND, field.unwrap_or(otherwise).to_owned()));
         }
         parsed(&body)
     }

@@ -292,8 +292,11 @@ impl super::Announce for Link {
         message.attr_string(IFLA_IFNAME, self.name.as_bytes());
         let mut stated = self.clone();
         stated.master = stated.master.filter(Option::is_some);
-        stated.alias = stated.alias.filter(|alias| !alias.is_empty());
+        let alias = stated.alias.take().filter(|alias| !alias.is_empty());
         write_common(&mut message, &stated, resolve)?;
+        if let Some(alias) = alias {
+            message.attr_string(IFLA_IFALIAS, &alias);
+        }
         if let Some(kind) = &self.kind {
             // Index 0 is a device in another namespace.
             if let Some(lower) = link_kind::lower(kind).filter(|dev| *dev != Dev::index(0)) {

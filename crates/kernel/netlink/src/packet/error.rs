@@ -1,5 +1,6 @@
 //! [`Error`]: the reason why a message or an object was not converted.
 
+use std::convert::Infallible;
 use std::fmt;
 
 use trueup_net::Kind;
@@ -88,16 +89,8 @@ impl Error {
         Error { kind, object: Some(object), attribute: Some(attribute), why }
     }
 
-    pub(super) fn inexpressible(object: Kind, attribute: Option<String>) -> Error {
-        let why = match attribute {
-            Some(_) => "the other type cannot hold the value",
-            None => {
-                "the object has parts for which its fields have no values; convert the message \
-                 that it came from"
-            }
-        };
-        let kind = ErrorKind::Inexpressible;
-        Error { kind, object: Some(object), attribute, why: why.to_owned() }
+    pub(super) fn inexpressible(object: Kind, attribute: String) -> Error {
+        Error::foreign(object, attribute, "the other type cannot hold the value".to_owned())
     }
 
     pub(super) fn too_long(object: Kind, attribute: String) -> Error {
@@ -142,3 +135,9 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<Infallible> for Error {
+    fn from(never: Infallible) -> Error {
+        match never {}
+    }
+}

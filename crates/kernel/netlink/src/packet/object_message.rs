@@ -6,7 +6,10 @@ use netlink_packet_route::link::LinkMessage;
 use netlink_packet_route::neighbour::NeighbourMessage;
 use netlink_packet_route::route::RouteMessage;
 use netlink_packet_route::rule::RuleMessage;
-use trueup_net::{Address, Devices, Link, Neighbour, Nexthop, ObjectKind, Route, Rule};
+use trueup_net::{
+    Address, Devices, Link, LostRoutes, Neighbour, Nexthop, ObjectKind, Observed, OfKind, Route,
+    Rule,
+};
 
 use super::message::NexthopMessage;
 use super::{Error, names};
@@ -14,7 +17,7 @@ use crate::codec::{Announce, EncodeError, fixed_struct};
 use crate::wire::{ATTR_HEADER_LEN, Attrs, HEADER_LEN, align, read_u16};
 
 /// A message about objects of one kind. Only this module implements it.
-pub trait ObjectMessage: Sized + Emitable + Parseable<[u8]> {
+pub trait ObjectMessage: PartialEq + Emitable + Parseable<[u8]> {
     /// The objects that such messages are about.
     type Object: PacketObject<Message = Self>;
 
@@ -25,6 +28,14 @@ pub trait ObjectMessage: Sized + Emitable + Parseable<[u8]> {
     /// Returns the type of the first attribute that is too long for its length field.
     #[doc(hidden)]
     fn oversized(&self) -> Option<u16>;
+
+    /// Returns the type of the first attribute in which two messages differ.
+    #[doc(hidden)]
+    fn first_change(&self, other: &Self) -> Option<u16>;
+
+    /// Adds an object to the observed state.
+    #[doc(hidden)]
+    fn observe(object: Self::Object, observed: &mut Observed);
 }
 
 /// An object with a message.
@@ -36,6 +47,11 @@ pub trait PacketObject: Announce + ObjectKind {
     /// from `read`, which was read from its message.
     fn observed_form(&self, _read: &Self) -> Self {
         self.clone().canonical_on(&Devices::default())
+    }
+
+    /// Returns the field, if it is set, for which the kernel's messages have no attribute.
+    fn without_attribute(&self) -> Option<&'static str> {
+        None
     }
 }
 
@@ -50,6 +66,15 @@ macro_rules! object_messages {
                 let longest = usize::from(u16::MAX) - ATTR_HEADER_LEN;
                 let mut all = self.attributes.iter();
                 all.find(|attribute| attribute.value_len() > longest).map(Nla::kind)
+            }
+
+            fn first_change(&self, other: &$message) -> Option<u16> {
+                let mut both = self.attributes.iter().zip(&other.attributes);
+                both.find(|(one, other)| one != other).map(|(one, _)| one.kind())
+            }
+
+            fn observe(object: $object, observed: &mut Observed) {
+                OfKind::<$object>::of_kind_mut(observed).push(object);
             }
         }
     )*};
@@ -74,6 +99,10 @@ impl PacketObject for Link {
 
 impl PacketObject for Address {
     type Message = AddressMessage;
+
+    fn without_attribute(&self) -> Option<&'static str> {
+        (self.lost != LostRoutes::None).then_some("lost")
+    }
 }
 
 impl PacketObject for Neighbour {
@@ -82,14 +111,26 @@ impl PacketObject for Neighbour {
 
 impl PacketObject for Route {
     type Message = RouteMessage;
+
+    fn without_attribute(&self) -> Option<&'static str> {
+        self.unmodelled.then_some("unmodelled")
+    }
 }
 
 impl PacketObject for Rule {
     type Message = RuleMessage;
+
+    fn without_attribute(&self) -> Option<&'static str> {
+        self.unmodelled.then_some("unmodelled")
+    }
 }
 
 impl PacketObject for Nexthop {
     type Message = NexthopMessage;
+
+    fn without_attribute(&self) -> Option<&'static str> {
+        self.unmodelled.then_some("unmodelled")
+    }
 }
 
 /// Returns the body of the message by which the kernel would announce an object.
@@ -100,8 +141,21 @@ pub(super) fn announced<K: Announce>(object: &K) -> Result<Vec<u8>, EncodeError>
     Ok(buffer)
 }
 
+/// Returns a message's body, if that reads as the message again: netlink-packet-route must have
+/// written all of it.
+pub(super) fn body_of<M: ObjectMessage>(message: &M) -> Result<Vec<u8>, Error> {
+    let body = emitted(message)?;
+    let kind = M::Object::KIND;
+    let changed = match M::parse(&body) {
+        Ok(read) if read == *message => return Ok(body),
+        Ok(read) => message.first_change(&read).map(|number| names::attribute(kind, number)),
+        Err(_) => first_unparsable::<M>(&body),
+    };
+    Err(Error::inexpressible(kind, changed.unwrap_or(fixed_struct(kind).to_owned())))
+}
+
 /// Returns a message's body.
-pub(super) fn emitted<M: ObjectMessage>(message: &M) -> Result<Vec<u8>, Error> {
+fn emitted<M: ObjectMessage>(message: &M) -> Result<Vec<u8>, Error> {
     // netlink-packet-route would cut the length off, or panic.
     if let Some(number) = message.oversized() {
         return Err(Error::too_long(M::Object::KIND, names::attribute(M::Object::KIND, number)));
@@ -116,19 +170,24 @@ pub(super) fn emitted<M: ObjectMessage>(message: &M) -> Result<Vec<u8>, Error> {
 pub(super) fn parsed<M: ObjectMessage>(body: &[u8]) -> Result<M, Error> {
     let kind = M::Object::KIND;
     let message = M::parse(body).map_err(|error| {
-        let (head, all) = body.split_at_checked(M::HEAD).unwrap_or_default();
-        let mut alone = attributes(all).filter(|(number, payload)| {
-            let mut body = head.to_vec();
-            push(&mut body, *number, payload);
-            M::parse(&body).is_err()
-        });
-        let first = alone.next().map(|(number, _)| names::attribute(kind, number));
-        Error::foreign(kind, first.unwrap_or(fixed_struct(kind).to_owned()), error.to_string())
+        let attribute = first_unparsable::<M>(body).unwrap_or(fixed_struct(kind).to_owned());
+        Error::foreign(kind, attribute, error.to_string())
     })?;
     match first_difference::<M>(body, &emitted(&message)?) {
         None => Ok(message),
-        Some(attribute) => Err(Error::inexpressible(kind, Some(attribute))),
+        Some(attribute) => Err(Error::inexpressible(kind, attribute)),
     }
+}
+
+/// Returns the name of the first attribute that netlink-packet-route cannot parse by itself.
+fn first_unparsable<M: ObjectMessage>(body: &[u8]) -> Option<String> {
+    let (head, all) = body.split_at_checked(M::HEAD)?;
+    let mut alone = attributes(all).filter(|(number, payload)| {
+        let mut body = head.to_vec();
+        push(&mut body, *number, payload);
+        M::parse(&body).is_err()
+    });
+    alone.next().map(|(number, _)| names::attribute(M::Object::KIND, number))
 }
 
 fn push(body: &mut Vec<u8>, number: u16, payload: &[u8]) {

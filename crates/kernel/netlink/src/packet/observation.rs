@@ -3,7 +3,7 @@
 use netlink_packet_route::RouteNetlinkMessage;
 use trueup_net::{Kind, Kinds, LinkStatus, ObjectKind as _, Observed, OfKind, each_kind};
 
-use super::object_message::{ObjectMessage, emitted};
+use super::object_message::{ObjectMessage, body_of};
 use super::{Error, Message};
 use crate::codec::{KindCodec as _, forwarding, link};
 
@@ -38,11 +38,8 @@ impl Observation {
     /// # Errors
     ///
     /// If the message lacks the object's identity. The kind is then incomplete.
-    pub fn add<M: ObjectMessage>(&mut self, message: &M) -> Result<bool, Error>
-    where
-        Observed: OfKind<M::Object, Cell = Vec<M::Object>>,
-    {
-        let body = emitted(message)?;
+    pub fn add<M: ObjectMessage>(&mut self, message: &M) -> Result<bool, Error> {
+        let body = body_of(message)?;
         let unreadable = |undecodable| Error::unreadable(&undecodable);
         if M::Object::KIND == Kind::Link {
             let decoded = link::decode(&body).map_err(unreadable)?;
@@ -58,7 +55,9 @@ impl Observation {
         }
         let object = M::Object::decode(&body).map_err(unreadable)?;
         let is_object = object.is_some();
-        OfKind::<M::Object>::of_kind_mut(&mut self.observed).extend(object);
+        if let Some(object) = object {
+            M::observe(object, &mut self.observed);
+        }
         Ok(is_object)
     }
 

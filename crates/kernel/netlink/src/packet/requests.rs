@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use netlink_packet_core::{NLM_F_ACK, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{
+    NLM_F_ACK, NetlinkHeader, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
+};
 use trueup_net::{Action, Dev, Object, Plan, Reason, with_object};
 
 use super::{Error, Message};
@@ -22,6 +24,9 @@ use crate::wire::Messages;
 /// to change), and `NLM_F_ACK`, since an op must have an answer. The transport sets the sequence
 /// number.
 ///
+/// `M` is the transport's type of messages: [`Message`], or netlink-packet-route's own, which has
+/// none for nexthop objects.
+///
 /// `indexes` has the interface index for each device that the plan creates
 /// ([`Devices::planned`](trueup_net::Devices::planned)), so that later ops can refer to it. The
 /// kernel refuses an index in use. `trueup_apply::draw_indexes` draws random ones.
@@ -34,11 +39,15 @@ use crate::wire::Messages;
 ///
 /// If a device has no index, if the message would affect more than its object, or if
 /// netlink-packet-route's types cannot hold a value.
-pub fn requests(
+pub fn requests<M>(
     plan: &Plan,
     position: usize,
     indexes: &BTreeMap<Dev, u32>,
-) -> Result<Vec<NetlinkMessage<Message>>, Error> {
+) -> Result<Vec<NetlinkMessage<M>>, Error>
+where
+    M: TryFrom<Message> + NetlinkSerializable,
+    Error: From<M::Error>,
+{
     let Some(op) = plan.ops.get(position).filter(|_| plan.hold(position).is_none()) else {
         return Ok(Vec::new());
     };
@@ -81,7 +90,7 @@ pub fn requests(
         .map(|message| {
             let mut header = NetlinkHeader::default();
             header.flags = message.header.flags | NLM_F_ACK;
-            let payload = NetlinkPayload::InnerMessage(Message::of(&message)?);
+            let payload = NetlinkPayload::InnerMessage(M::try_from(Message::of(&message)?)?);
             let mut request = NetlinkMessage::new(header, payload);
             request.finalize();
             Ok(request)

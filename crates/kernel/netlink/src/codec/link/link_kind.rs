@@ -157,6 +157,8 @@ pub(super) fn write_observed(
     let tun = match kind {
         LinkKind::Tun => Some(TUN),
         LinkKind::Tap => Some(TAP),
+        // These have no attributes, and netlink-packet-route refuses an empty list.
+        LinkKind::Veth { peer: None, .. } | LinkKind::Ifb | LinkKind::Dummy => None,
         LinkKind::Other(_) => None,
         _ => return write_new(message, kind, 0, resolve),
     };
