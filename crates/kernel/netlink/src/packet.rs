@@ -48,6 +48,23 @@ use crate::wire::{HEADER_LEN, MessageWriter};
 ///
 /// Made from a message, it converts back to the same message, status and counters included. Made
 /// from an object alone, it converts to the message by which the kernel would announce the object.
+///
+/// ```
+/// use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+/// use trueup_net::{Link, LinkKind};
+/// use trueup_netlink::packet::Packet;
+///
+/// let link = Link::new("eth0".parse()?, LinkKind::Dummy).with_index(7).with_mtu(1500);
+/// let mut message = LinkMessage::try_from(&Packet::from(link))?;
+/// assert!(message.attributes.contains(&LinkAttribute::Mtu(1500)));
+///
+/// message.attributes.push(LinkAttribute::TxQueueLen(1000));
+/// let packet = Packet::<Link>::try_from(&message)?;
+/// assert_eq!(packet.object().mtu, Some(1500));
+/// assert_eq!(packet.rest().collect::<Vec<_>>(), ["IFLA_TXQLEN"]);
+/// assert_eq!(LinkMessage::try_from(&packet)?, message);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Packet<K> {
     object: K,

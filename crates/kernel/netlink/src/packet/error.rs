@@ -83,7 +83,7 @@ impl Error {
         }
     }
 
-    /// netlink-packet-route cannot parse the attribute.
+    /// Makes the error for a value that netlink-packet-route has no place for.
     pub(super) fn foreign(object: Kind, attribute: String, why: String) -> Error {
         let kind = ErrorKind::Inexpressible;
         Error { kind, object: Some(object), attribute: Some(attribute), why }

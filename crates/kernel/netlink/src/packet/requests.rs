@@ -35,6 +35,21 @@ use crate::wire::Messages;
 /// answers `ESRCH` to it, another writer has taken that route away: delete the new route, and read
 /// the kernel's state again.
 ///
+/// ```
+/// use std::collections::BTreeMap;
+/// use netlink_packet_route::RouteNetlinkMessage;
+/// use trueup_net::{Desired, Family, Observed, Owned, Policy, Rule, RuleAction, plan};
+/// use trueup_netlink::packet::requests;
+///
+/// let rule = Rule::new(Family::Inet, 900, RuleAction::Lookup(100));
+/// let desired = Desired::default().with_rules([rule]);
+/// let plan = plan(&desired, &Observed::default(), &Owned::default(), Policy::default())?;
+/// let made = requests::<RouteNetlinkMessage>(&plan, 0, &BTreeMap::new())?;
+/// assert_eq!(made.len(), 1);
+/// assert_eq!(made[0].header.message_type, 32); // RTM_NEWRULE
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 ///
 /// If a device has no index, if the message would affect more than its object, or if
