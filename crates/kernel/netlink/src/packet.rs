@@ -4,7 +4,7 @@
 //! | to | use |
 //! |---|---|
 //! | read one message | `Packet::<Link>::try_from(&message)` |
-//! | write one object as the kernel would announce it | `LinkMessage::try_from(&Packet::from(link))` |
+//! | write one object, as an announcement | `LinkMessage::try_from(&Packet::from(link))` |
 //! | collect dumps into an `Observed` for a plan | [`Observation`] |
 //! | turn a plan's ops into requests | [`requests`] |
 //!

@@ -128,7 +128,8 @@ fn an_attribute_that_outgrows_its_length_is_named() {
 #[test]
 fn a_device_without_an_index_is_named_by_its_attribute() {
     let far = far();
-    writes!(link(LinkKind::Dummy).with_master(far), Link: LinkMessage => Unresolved, Some("IFLA_MASTER"));
+    let port = link(LinkKind::Dummy).with_master(far);
+    writes!(port, Link: LinkMessage => Unresolved, Some("IFLA_MASTER"));
     let vlan = LinkKind::Vlan(trueup_net::VlanAttrs::new(far, 5));
     writes!(link(vlan), Link: LinkMessage => Unresolved, Some("IFLA_LINK"));
     let vxlan = LinkKind::Vxlan(VxlanAttrs::new(5).with_link(far));
