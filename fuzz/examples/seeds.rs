@@ -212,6 +212,9 @@ impl Recorder {
                 let attrs: Vec<_> = Attrs::new(&body[fixed..]).map(|(n, p)| (n, p.len())).collect();
                 if seen.insert((body[0], attrs)) {
                     self.save(target, &format!("real-{:02}", seen.len()), body);
+                    let place = Kind::ALL.iter().position(|it| it.name() == target).unwrap();
+                    let packet = [&[place as u8][..], body].concat();
+                    self.save("packet", &format!("real-{target}-{:02}", seen.len()), &packet);
                 }
             }
         }

@@ -16,6 +16,7 @@ mod journal;
 #[cfg(test)]
 mod mutations;
 mod namespace;
+mod packet;
 mod pass;
 mod script;
 mod socket;
@@ -29,6 +30,7 @@ pub use graph::graph;
 pub use guests::guests;
 pub use journal::{journal, record};
 pub use namespace::namespace;
+pub use packet::packet;
 pub use pass::{ledger, options, pass};
 pub use socket::{ack, batch, dump, event};
 pub use sysctl::sysctl;
@@ -38,7 +40,7 @@ pub use world::{grants, world};
 pub type Target = fn(&[u8]);
 
 /// Every target by name, as in `fuzz/fuzz_targets`.
-pub const TARGETS: [(&str, Target); 26] = [
+pub const TARGETS: [(&str, Target); 27] = [
     ("ack", ack),
     ("address", address),
     ("batch", batch),
@@ -57,6 +59,7 @@ pub const TARGETS: [(&str, Target); 26] = [
     ("neighbour", neighbour),
     ("nexthop", nexthop),
     ("operation", operation),
+    ("packet", packet),
     ("pass", pass),
     ("record", record),
     ("resource", resource),

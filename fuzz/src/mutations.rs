@@ -94,6 +94,7 @@ fed! {
     neighbour: 20_000,
     nexthop: 20_000,
     operation: 400,
+    packet: 20_000,
     pass: 2_000,
     record: 400,
     resource: 20_000,

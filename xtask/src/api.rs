@@ -27,6 +27,10 @@ const ALLOWED: [&str; 7] = [
     "futures_core",
 ];
 
+/// Crates whose types may be part of one public module, which a feature adds to convert them.
+const ALLOWED_IN: (&str, [&str; 2]) =
+    ("trueup_netlink::packet", ["netlink_packet_core", "netlink_packet_route"]);
+
 /// Compares the files, or writes them with `--write`.
 ///
 /// # Errors
@@ -185,12 +189,27 @@ fn public_paths(line: &str, modules: &BTreeSet<String>) -> String {
 
 /// Returns the crates in an API's text that it must not contain.
 fn foreign(text: &str) -> BTreeSet<&str> {
-    text.split(|letter: char| !letter.is_alphanumeric() && !['_', ':'].contains(&letter))
+    let (module, converted) = ALLOWED_IN;
+    let mut in_module = false;
+    let mut all = BTreeSet::new();
+    for line in text.lines() {
+        // The items of an implementation follow it.
+        if line.starts_with("impl") {
+            in_module = line.contains(module);
+        }
+        let may_convert = in_module || line.contains(module);
+        all.extend(crates(line).filter(|name| !may_convert || !converted.contains(name)));
+    }
+    all
+}
+
+/// Returns the crates other than ours that a line names and no API may contain.
+fn crates(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|letter: char| !letter.is_alphanumeric() && !['_', ':'].contains(&letter))
         .filter_map(|path| path.split_once("::"))
         .map(|(first, _)| first)
         .filter(|first| first.starts_with(|letter: char| letter.is_lowercase()))
         .filter(|first| !ALLOWED.contains(first) && !first.starts_with("trueup"))
-        .collect()
 }
 
 /// Returns the lines that only one text has.
@@ -244,6 +263,19 @@ mod tests {
         let text = "pub fn trueup_x::f<T>(core::time::Duration, &mut T::A) -> libc::c_int\n\
                     pub fn trueup_x::g(ipnetwork::IpNetwork) -> <T as redb::Key>::Self";
         assert_eq!(foreign(text), BTreeSet::from(["libc", "redb"]));
+    }
+
+    #[test]
+    fn types_to_convert_may_show_in_their_module_alone() {
+        let text = "impl trueup_netlink::packet::M for netlink_packet_route::rule::RuleMessage\n\
+                    pub type netlink_packet_route::rule::RuleMessage::Object = trueup_net::Rule\n\
+                    pub fn trueup_netlink::packet::f() -> netlink_packet_core::NetlinkHeader";
+        assert!(foreign(text).is_empty());
+        let elsewhere = "impl trueup_netlink::Error\n\
+                         pub fn trueup_netlink::f() -> netlink_packet_core::DecodeError";
+        assert_eq!(foreign(elsewhere), BTreeSet::from(["netlink_packet_core"]));
+        let other = "pub fn trueup_netlink::packet::f() -> rtnetlink::Handle";
+        assert_eq!(foreign(other), BTreeSet::from(["rtnetlink"]));
     }
 
     #[test]

@@ -16,6 +16,8 @@
 //! any kind; links have more messages, in [`link`].
 
 pub mod address;
+#[cfg(feature = "packet")]
+mod announce;
 mod dump_query;
 pub mod forwarding;
 mod kind_codec;
@@ -27,6 +29,8 @@ pub mod rule;
 
 use std::net::IpAddr;
 
+#[cfg(feature = "packet")]
+pub(crate) use announce::Announce;
 pub use dump_query::{Consistency, DumpQuery, ReadScope, RowPosition};
 pub use kind_codec::{Change, KindCodec, Part, RefusalCause, create, decode, delete, replace};
 use trueup_net::{Dev, Family, Kind};
@@ -53,11 +57,33 @@ pub struct Undecodable {
     pub kind: Kind,
     /// The part that cannot be read.
     pub why: &'static str,
+    /// The attribute or the field that is missing or unreadable, by its name in the kernel's
+    /// headers, such as `RTA_DST`. It is the message's fixed struct if that is too short, or if the
+    /// attributes after it break off.
+    pub attribute: &'static str,
 }
 
 impl Undecodable {
-    fn new(kind: Kind, why: &'static str) -> Undecodable {
-        Undecodable { kind, why }
+    fn new(kind: Kind, why: &'static str, attribute: &'static str) -> Undecodable {
+        Undecodable { kind, why, attribute }
+    }
+
+    /// Makes the error for a message that is too short, or whose attributes break off.
+    fn whole(kind: Kind, why: &'static str) -> Undecodable {
+        Undecodable::new(kind, why, fixed_struct(kind))
+    }
+}
+
+/// Returns the name of the fixed struct with which a kind's messages begin.
+pub(crate) fn fixed_struct(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Link => "ifinfomsg",
+        Kind::Address => "ifaddrmsg",
+        Kind::Neighbour => "ndmsg",
+        Kind::Route => "rtmsg",
+        Kind::Rule => "fib_rule_hdr",
+        Kind::Nexthop => "nhmsg",
+        _ => "nlmsghdr",
     }
 }
 
@@ -89,7 +115,7 @@ fn family_from(number: u8) -> Option<Family> {
 /// Splits a message's body into its fixed struct and its attributes. All of rtnetlink's structs
 /// are multiples of four bytes long.
 fn split<const N: usize>(kind: Kind, body: &[u8]) -> Result<([u8; N], Attrs<'_>), Undecodable> {
-    let (head, rest) = body.split_first_chunk::<N>().ok_or(Undecodable::new(kind, SHORT))?;
+    let (head, rest) = body.split_first_chunk::<N>().ok_or(Undecodable::whole(kind, SHORT))?;
     Ok((*head, Attrs::new(rest)))
 }
 

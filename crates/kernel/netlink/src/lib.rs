@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 mod batch;
 mod boot_id;
 mod channel;
@@ -12,6 +13,9 @@ mod kernel_error;
 mod markers;
 mod multicast;
 mod netns;
+#[cfg(feature = "packet")]
+#[cfg_attr(docsrs, doc(cfg(feature = "packet")))]
+pub mod packet;
 mod socket;
 mod socket_options;
 mod transport;

@@ -11,6 +11,7 @@ mod machine;
 mod main;
 mod numbers;
 mod object;
+mod packet;
 mod parse;
 mod pass;
 mod raw;

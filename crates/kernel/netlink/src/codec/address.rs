@@ -77,8 +77,14 @@ impl KindCodec for Address {
         let (mut metric, mut protocol) = (0, 0);
         for (number, payload) in attrs.by_ref() {
             match number {
-                IFA_LOCAL => local = Some(read_ip_of(family, payload).ok_or(lost("address"))?),
-                IFA_ADDRESS => remote = Some(read_ip_of(family, payload).ok_or(lost("peer"))?),
+                IFA_LOCAL => {
+                    let read = read_ip_of(family, payload);
+                    local = Some(read.ok_or(lost("address", "IFA_LOCAL"))?);
+                }
+                IFA_ADDRESS => {
+                    let read = read_ip_of(family, payload);
+                    remote = Some(read.ok_or(lost("peer", "IFA_ADDRESS"))?);
+                }
                 IFA_LABEL => label = Label::from_bytes(read_string(payload)).ok(),
                 IFA_BROADCAST => broadcast = read_ipv4(payload),
                 IFA_FLAGS => _ = take(&mut flags, read_u32(payload)),
@@ -89,7 +95,7 @@ impl KindCodec for Address {
             }
         }
         if attrs.malformed() {
-            return Err(lost(BROKEN));
+            return Err(Undecodable::whole(Kind::Address, BROKEN));
         }
 
         let (ip, peer) = match (local, remote, family) {
@@ -97,9 +103,10 @@ impl KindCodec for Address {
             (Some(local), None, Family::Inet) => (local, Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED))),
             (Some(local), peer, _) => (local, peer),
             (None, Some(address), _) => (address, None),
-            (None, None, _) => return Err(lost("address")),
+            (None, None, _) => return Err(lost("address", "IFA_ADDRESS")),
         };
-        let network = IpNetwork::new(ip, prefix_len).map_err(|_| lost("prefix length"))?;
+        let network =
+            IpNetwork::new(ip, prefix_len).map_err(|_| lost("prefix length", "ifa_prefixlen"))?;
         if flags & IFA_F_PERMANENT != 0 {
             lifetimes.valid = FOREVER;
         }
@@ -188,17 +195,17 @@ impl KindCodec for Address {
         let (address, resolve) = (change.object, change.resolve);
         if let (Part::WithoutPrefixRoute, Some(was)) = (part, change.was) {
             let without = was.clone().with_flags(was.flags | AddressFlags::NOPREFIXROUTE);
-            return put(buffer, &without, REPLACE, resolve);
+            return put(buffer, &without, REPLACE, 0, resolve);
         }
         if part == Part::OtherMetric {
             let other = address.clone().with_metric(address.metric.wrapping_add(1));
-            return put(buffer, &other, REPLACE, resolve);
+            return put(buffer, &other, REPLACE, 0, resolve);
         }
         match change.action {
-            Action::Create => put(buffer, address, CREATE, resolve),
-            Action::Update => put(buffer, address, REPLACE, resolve),
+            Action::Create => put(buffer, address, CREATE, 0, resolve),
+            Action::Update => put(buffer, address, REPLACE, 0, resolve),
             Action::Delete => {
-                let mut message = begin(buffer, DELETE, 0, address, resolve)?;
+                let mut message = begin(buffer, DELETE, 0, address, 0, resolve)?;
                 if address.family() == Family::Inet6 {
                     // Older kernels keep the temporary addresses beside it after a write without
                     // `IFA_F_MANAGETEMPADDR`.
@@ -222,17 +229,39 @@ impl KindCodec for Address {
     }
 }
 
-fn lost(why: &'static str) -> Undecodable {
-    Undecodable::new(Kind::Address, why)
+#[cfg(feature = "packet")]
+impl super::Announce for Address {
+    fn announce(&self, buffer: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let status = [
+            (self.lifetimes.valid == FOREVER, IFA_F_PERMANENT),
+            (self.lifetimes.preferred == 0, IFA_F_DEPRECATED),
+            (self.secondary, IFA_F_SECONDARY),
+            (self.duplicates == DuplicateDetection::Failed, IFA_F_DADFAILED),
+            (self.duplicates == DuplicateDetection::Pending, IFA_F_TENTATIVE),
+        ];
+        let status = status.into_iter().filter(|(is_set, _)| *is_set);
+        let status = status.fold(0, |all, (_, flag)| all | flag);
+        put(buffer, self, 0, status, &super::existing)
+    }
+
+    fn attribute_of(&self, _error: &EncodeError) -> &'static str {
+        "ifa_index"
+    }
 }
 
+fn lost(why: &'static str, attribute: &'static str) -> Undecodable {
+    Undecodable::new(Kind::Address, why, attribute)
+}
+
+/// Writes an address with its configuration. `status` has the flags that only the kernel sets.
 fn put(
     buffer: &mut Vec<u8>,
     address: &Address,
     flags: u16,
+    status: u32,
     resolve: Resolve<'_>,
 ) -> Result<(), EncodeError> {
-    let mut message = begin(buffer, NEW, flags, address, resolve)?;
+    let mut message = begin(buffer, NEW, flags, address, status, resolve)?;
     if let (Family::Inet, Some(broadcast)) = (address.family(), address.broadcast) {
         message.attr_ip(IFA_BROADCAST, IpAddr::V4(broadcast));
     }
@@ -240,7 +269,7 @@ fn put(
     cache_info[..4].copy_from_slice(&address.lifetimes.preferred.to_ne_bytes());
     cache_info[4..8].copy_from_slice(&address.lifetimes.valid.to_ne_bytes());
     message.attr(IFA_CACHEINFO, &cache_info);
-    message.attr_u32(IFA_FLAGS, address.flags.bits());
+    message.attr_u32(IFA_FLAGS, address.flags.bits() | status);
     if address.metric != 0 {
         message.attr_u32(IFA_RT_PRIORITY, address.metric);
     }
@@ -256,6 +285,7 @@ fn begin<'a>(
     kind: u16,
     flags: u16,
     address: &Address,
+    status: u32,
     resolve: Resolve<'_>,
 ) -> Result<MessageWriter<'a>, EncodeError> {
     let index = index_of(address.dev, resolve)?;
@@ -264,7 +294,7 @@ fn begin<'a>(
     message.body(&header(
         address.family(),
         address.address.prefix(),
-        address.flags.bits().to_le_bytes()[0],
+        (address.flags.bits() | status).to_le_bytes()[0],
         address.scope,
         index,
     ));

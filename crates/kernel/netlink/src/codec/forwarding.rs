@@ -43,7 +43,7 @@ pub fn decode(body: &[u8]) -> Result<Option<ForwardingEntry>, Undecodable> {
         }
     }
     if attrs.malformed() {
-        return Err(Undecodable::new(Kind::Neighbour, BROKEN));
+        return Err(Undecodable::whole(Kind::Neighbour, BROKEN));
     }
     let state = match u16::from_ne_bytes([s0, s1]) {
         state if state & NUD_PERMANENT != 0 => NeighbourState::Permanent,

@@ -82,15 +82,15 @@ pub fn decode(body: &[u8]) -> Result<Option<(Link, LinkStatus)>, Undecodable> {
         }
     }
     if attrs.malformed() {
-        return Err(lost(BROKEN));
+        return Err(Undecodable::whole(Kind::Link, BROKEN));
     }
     if index == 0 {
-        return Err(lost("index"));
+        return Err(lost("index", "ifi_index"));
     }
     let below = lower.filter(|_| !elsewhere);
     let kind = link_kind::decode(info, below);
     let is_veth = matches!(kind, LinkKind::Veth { .. });
-    let link = Link::new(name.ok_or(lost("name"))?, kind)
+    let link = Link::new(name.ok_or(lost("name", "IFLA_IFNAME"))?, kind)
         .with_index(index)
         .with_up(flags & IFF_UP != 0)
         .with_mtu(mtu)
@@ -106,8 +106,8 @@ pub fn decode(body: &[u8]) -> Result<Option<(Link, LinkStatus)>, Undecodable> {
     Ok(Some((link, status)))
 }
 
-fn lost(why: &'static str) -> Undecodable {
-    Undecodable::new(Kind::Link, why)
+fn lost(why: &'static str, attribute: &'static str) -> Undecodable {
+    Undecodable::new(Kind::Link, why, attribute)
 }
 
 /// Adds the names of veth peers, given all links of a namespace. A peer whose index is not among
@@ -279,6 +279,43 @@ fn write_common(
         message.attr_u32(IFLA_GROUP, group);
     }
     Ok(())
+}
+
+#[cfg(feature = "packet")]
+impl super::Announce for Link {
+    /// Leaves out open fields. A veth's peer is named as in a request to create it, since the
+    /// kernel reports only the peer's index.
+    fn announce(&self, buffer: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let resolve = &super::existing;
+        let mut message = MessageWriter::begin(buffer, NEW, 0);
+        message.body(&header(self.index, self.up));
+        message.attr_string(IFLA_IFNAME, self.name.as_bytes());
+        let mut stated = self.clone();
+        stated.master = stated.master.filter(Option::is_some);
+        let alias = stated.alias.take().filter(|alias| !alias.is_empty());
+        write_common(&mut message, &stated, resolve)?;
+        if let Some(alias) = alias {
+            message.attr_string(IFLA_IFALIAS, &alias);
+        }
+        if let Some(kind) = &self.kind {
+            // Index 0 is a device in another namespace.
+            if let Some(lower) = link_kind::lower(kind).filter(|dev| *dev != Dev::index(0)) {
+                message.attr_u32(IFLA_LINK, index_of(lower, resolve)?);
+            }
+            link_kind::write_observed(&mut message, kind, resolve)?;
+        }
+        message.finish()
+    }
+
+    fn attribute_of(&self, error: &EncodeError) -> &'static str {
+        match (error, self.master.flatten(), &self.kind) {
+            (EncodeError::Unresolved(dev), Some(master), _) if *dev == master => "IFLA_MASTER",
+            (EncodeError::Unresolved(_), _, Some(LinkKind::Vxlan(_))) => "IFLA_VXLAN_LINK",
+            (EncodeError::Unresolved(_), ..) => "IFLA_LINK",
+            (EncodeError::TooLarge, ..) => "IFLA_IFALIAS",
+            (EncodeError::Refused(_), ..) => "IFLA_LINKINFO",
+        }
+    }
 }
 
 /// Clears a value unless a message writes it.

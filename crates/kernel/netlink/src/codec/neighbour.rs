@@ -56,7 +56,7 @@ impl KindCodec for Neighbour {
         let (mut dst, mut lladdr, mut protocol) = (None, None, 0);
         for (number, payload) in attrs.by_ref() {
             match number {
-                NDA_DST => dst = Some(read_ip_of(family, payload).ok_or(lost("destination"))?),
+                NDA_DST => dst = Some(read_ip_of(family, payload).ok_or(NO_DESTINATION)?),
                 // A device without hardware addresses reports one of no bytes.
                 NDA_LLADDR if payload.is_empty() => {}
                 NDA_LLADDR => lladdr = LinkAddr::from_bytes(payload).ok(),
@@ -65,7 +65,7 @@ impl KindCodec for Neighbour {
             }
         }
         if attrs.malformed() {
-            return Err(lost(BROKEN));
+            return Err(Undecodable::whole(Kind::Neighbour, BROKEN));
         }
         let state = match u16::from_ne_bytes([s0, s1]) {
             state if state & NUD_PERMANENT != 0 => NeighbourState::Permanent,
@@ -73,7 +73,7 @@ impl KindCodec for Neighbour {
             _ => NeighbourState::Dynamic,
         };
         let dev = Dev::index(u32::from_ne_bytes([i0, i1, i2, i3]));
-        let neighbour = Neighbour::proxy(dev, dst.ok_or(lost("destination"))?)
+        let neighbour = Neighbour::proxy(dev, dst.ok_or(NO_DESTINATION)?)
             .with_proxy(flags & NTF_PROXY != 0)
             .with_lladdr(lladdr)
             .with_state(state)
@@ -158,9 +158,8 @@ fn is_derived(lladdr: Option<LinkAddr>, own: Option<LinkAddr>) -> bool {
     })
 }
 
-fn lost(why: &'static str) -> Undecodable {
-    Undecodable::new(Kind::Neighbour, why)
-}
+const NO_DESTINATION: Undecodable =
+    Undecodable { kind: Kind::Neighbour, why: "destination", attribute: "NDA_DST" };
 
 fn put(
     buffer: &mut Vec<u8>,
@@ -178,6 +177,36 @@ fn put(
             return Err(EncodeError::Refused("a dynamic neighbour is the kernel's"));
         }
     };
+    write(buffer, neighbour, nlm_flags, state, resolve)
+}
+
+#[cfg(feature = "packet")]
+impl super::Announce for Neighbour {
+    /// The model does not tell the states of a dynamic neighbour apart. The message has one of
+    /// them: reachable if the address is known.
+    fn announce(&self, buffer: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let state = match self.state {
+            NeighbourState::Permanent => NUD_PERMANENT,
+            NeighbourState::NoArp => NUD_NOARP,
+            NeighbourState::Dynamic if self.lladdr.is_some() => NUD_REACHABLE,
+            NeighbourState::Dynamic => NUD_NONE,
+        };
+        write(buffer, self, 0, state, &super::existing)
+    }
+
+    fn attribute_of(&self, _error: &EncodeError) -> &'static str {
+        "ndm_ifindex"
+    }
+}
+
+/// Writes a neighbour in a state (`NUD_*`).
+fn write(
+    buffer: &mut Vec<u8>,
+    neighbour: &Neighbour,
+    nlm_flags: u16,
+    state: u16,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
     let mut flags = 0;
     for (set, flag) in [
         (neighbour.router, NTF_ROUTER),

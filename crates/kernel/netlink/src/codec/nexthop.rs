@@ -83,10 +83,10 @@ impl KindCodec for Nexthop {
             };
         }
         if attrs.malformed() {
-            return Err(lost(BROKEN));
+            return Err(Undecodable::whole(Kind::Nexthop, BROKEN));
         }
         if id == 0 {
-            return Err(lost("number"));
+            return Err(Undecodable::new(Kind::Nexthop, "number", "NHA_ID"));
         }
         let target = match (members, family) {
             (Some(members), _) => NexthopTarget::Group(members),
@@ -148,10 +148,6 @@ impl KindCodec for Nexthop {
     }
 }
 
-fn lost(why: &'static str) -> Undecodable {
-    Undecodable::new(Kind::Nexthop, why)
-}
-
 const UNKNOWN_TARGET: &str = "a nexthop object with this kind of target cannot be written";
 
 fn put(
@@ -163,6 +159,29 @@ fn put(
     if nexthop.unmodelled {
         return Err(EncodeError::Refused("a nexthop object with unknown attributes"));
     }
+    write(buffer, nexthop, flags, resolve)
+}
+
+#[cfg(feature = "packet")]
+impl super::Announce for Nexthop {
+    fn announce(&self, buffer: &mut Vec<u8>) -> Result<(), EncodeError> {
+        write(buffer, self, 0, &super::existing)
+    }
+
+    fn attribute_of(&self, _error: &EncodeError) -> &'static str {
+        match self.target {
+            NexthopTarget::Group(_) => "NHA_GROUP",
+            _ => "NHA_OIF",
+        }
+    }
+}
+
+fn write(
+    buffer: &mut Vec<u8>,
+    nexthop: &Nexthop,
+    flags: u16,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
     let (family, onlink) = match &nexthop.target {
         // The gateway's family counts, not the given one.
         NexthopTarget::One(family, hop) => (Some(hop.via.map_or(*family, Family::of)), hop.onlink),

@@ -100,16 +100,51 @@ fn put(
     if route.unmodelled {
         return Err(EncodeError::Refused("a route with unknown attributes"));
     }
-    let scope = match route.family() {
-        Family::Inet => route
-            .scope
-            .ok_or(EncodeError::Refused("an IPv4 route without scope is not in canonical form"))?,
-        Family::Inet6 => Scope::UNIVERSE,
-    };
-    let mut message = begin(buffer, NEW, flags, route, scope)?;
+    let mut message = begin(buffer, NEW, flags, route, scope_of(route)?)?;
     write_hops(&mut message, route, resolve)?;
     write_metrics(&mut message, &route.metrics);
     message.finish()
+}
+
+fn scope_of(route: &Route) -> Result<Scope, EncodeError> {
+    match route.family() {
+        Family::Inet => route
+            .scope
+            .ok_or(EncodeError::Refused("an IPv4 route without scope is not in canonical form")),
+        Family::Inet6 => Ok(Scope::UNIVERSE),
+    }
+}
+
+#[cfg(feature = "packet")]
+impl super::Announce for Route {
+    /// Beside a nexthop object, the kernel reports the devices to which it leads.
+    fn announce(&self, buffer: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let resolve = &super::existing;
+        let mut message = begin(buffer, NEW, 0, self, scope_of(self)?)?;
+        write_hops(&mut message, self, resolve)?;
+        match &self.nexthops {
+            NextHops::Object(_, devs) if devs.len() == 1 => {
+                message.attr_u32(RTA_OIF, index_of(devs[0], resolve)?);
+            }
+            NextHops::Object(_, devs) if !devs.is_empty() => {
+                let hops = devs.iter().map(|dev| trueup_net::NextHop::dev(*dev)).collect();
+                let led_to = self.clone().with_nexthops(NextHops::Many(hops));
+                write_hops(&mut message, &led_to, resolve)?;
+            }
+            _ => {}
+        }
+        write_metrics(&mut message, &self.metrics);
+        message.finish()
+    }
+
+    fn attribute_of(&self, error: &EncodeError) -> &'static str {
+        match (&self.nexthops, error) {
+            (NextHops::Many(_), _) => "RTA_MULTIPATH",
+            (_, EncodeError::Unresolved(_)) => "RTA_OIF",
+            _ if self.from.is_some() => "RTA_SRC",
+            _ => "RTA_PRIORITY",
+        }
+    }
 }
 
 /// Writes header and identity, which are the same for each change.

@@ -87,33 +87,47 @@ impl KindCodec for Rule {
         for (number, payload) in attrs.by_ref() {
             all &= match number {
                 FRA_PRIORITY => {
-                    rule.priority = read_u32(payload).ok_or(lost("priority"))?;
+                    rule.priority = read_u32(payload).ok_or(lost("priority", "FRA_PRIORITY"))?;
                     true
                 }
                 FRA_PROTOCOL => {
-                    rule.protocol = read_u8(payload).ok_or(lost("protocol"))?;
+                    rule.protocol = read_u8(payload).ok_or(lost("protocol", "FRA_PROTOCOL"))?;
                     true
                 }
-                FRA_DST => known(&mut to, read_ip_of(family, payload).map(Some))?,
-                FRA_SRC => known(&mut from, read_ip_of(family, payload).map(Some))?,
+                FRA_DST => known(&mut to, read_ip_of(family, payload).map(Some), "FRA_DST")?,
+                FRA_SRC => known(&mut from, read_ip_of(family, payload).map(Some), "FRA_SRC")?,
                 // Another writer can set any bytes as a name: they must not make dumps incomplete.
                 FRA_IIFNAME => take(&mut rule.iif, read_name(payload)),
                 FRA_OIFNAME => take(&mut rule.oif, read_name(payload)),
-                FRA_GOTO => known(&mut target, read_u32(payload))?,
-                FRA_TABLE => known(&mut table, read_u32(payload))?,
-                FRA_FWMARK => known(&mut fwmark.mark, read_u32(payload))?,
-                FRA_FWMASK => known(&mut fwmark.mask, read_u32(payload))?,
-                FRA_SUPPRESS_IFGROUP => {
-                    known(&mut rule.suppress_ifgroup, read_u32(payload).map(Some))?
+                FRA_GOTO => known(&mut target, read_u32(payload), "FRA_GOTO")?,
+                FRA_TABLE => known(&mut table, read_u32(payload), "FRA_TABLE")?,
+                FRA_FWMARK => known(&mut fwmark.mark, read_u32(payload), "FRA_FWMARK")?,
+                FRA_FWMASK => known(&mut fwmark.mask, read_u32(payload), "FRA_FWMASK")?,
+                FRA_SUPPRESS_IFGROUP => known(
+                    &mut rule.suppress_ifgroup,
+                    read_u32(payload).map(Some),
+                    "FRA_SUPPRESS_IFGROUP",
+                )?,
+                FRA_SUPPRESS_PREFIXLEN => known(
+                    &mut rule.suppress_prefixlength,
+                    read_u32(payload).map(Some),
+                    "FRA_SUPPRESS_PREFIXLEN",
+                )?,
+                FRA_L3MDEV => {
+                    known(&mut rule.l3mdev, read_u8(payload).map(|on| on != 0), "FRA_L3MDEV")?
                 }
-                FRA_SUPPRESS_PREFIXLEN => {
-                    known(&mut rule.suppress_prefixlength, read_u32(payload).map(Some))?
+                FRA_UID_RANGE => {
+                    known(&mut rule.uidrange, read_uids(payload).map(Some), "FRA_UID_RANGE")?
                 }
-                FRA_L3MDEV => known(&mut rule.l3mdev, read_u8(payload).map(|on| on != 0))?,
-                FRA_UID_RANGE => known(&mut rule.uidrange, read_uids(payload).map(Some))?,
-                FRA_IP_PROTO => known(&mut rule.ipproto, read_u8(payload).map(Some))?,
-                FRA_SPORT_RANGE => known(&mut rule.sport, read_ports(payload).map(Some))?,
-                FRA_DPORT_RANGE => known(&mut rule.dport, read_ports(payload).map(Some))?,
+                FRA_IP_PROTO => {
+                    known(&mut rule.ipproto, read_u8(payload).map(Some), "FRA_IP_PROTO")?
+                }
+                FRA_SPORT_RANGE => {
+                    known(&mut rule.sport, read_ports(payload).map(Some), "FRA_SPORT_RANGE")?
+                }
+                FRA_DPORT_RANGE => {
+                    known(&mut rule.dport, read_ports(payload).map(Some), "FRA_DPORT_RANGE")?
+                }
                 // Since 6.15 a single port reports a full mask.
                 FRA_SPORT_MASK | FRA_DPORT_MASK => {
                     matches!(read_u16(payload), Some(0 | u16::MAX))
@@ -123,7 +137,7 @@ impl KindCodec for Rule {
             };
         }
         if attrs.malformed() {
-            return Err(lost(BROKEN));
+            return Err(Undecodable::whole(Kind::Rule, BROKEN));
         }
 
         all &= take(&mut rule.from, network(from, src_len));
@@ -191,8 +205,8 @@ impl KindCodec for Rule {
     }
 }
 
-fn lost(why: &'static str) -> Undecodable {
-    Undecodable::new(Kind::Rule, why)
+fn lost(why: &'static str, attribute: &'static str) -> Undecodable {
+    Undecodable::new(Kind::Rule, why, attribute)
 }
 
 fn put(
@@ -211,7 +225,27 @@ fn put(
     if let Some(why) = refusal {
         return Err(EncodeError::Refused(why));
     }
+    write(buffer, kind, nlm_flags, rule, protocol)
+}
 
+#[cfg(feature = "packet")]
+impl super::Announce for Rule {
+    fn announce(&self, buffer: &mut Vec<u8>) -> Result<(), EncodeError> {
+        write(buffer, NEW, 0, self, self.protocol)
+    }
+
+    fn attribute_of(&self, _error: &EncodeError) -> &'static str {
+        "action"
+    }
+}
+
+fn write(
+    buffer: &mut Vec<u8>,
+    kind: u16,
+    nlm_flags: u16,
+    rule: &Rule,
+    protocol: u8,
+) -> Result<(), EncodeError> {
     let (action, table, target) = match rule.action {
         RuleAction::Lookup(_) if rule.l3mdev => (FR_ACT_TO_TBL, None, None),
         RuleAction::Lookup(table) => (FR_ACT_TO_TBL, Some(table), None),
@@ -301,8 +335,8 @@ fn network(address: Option<IpAddr>, len: u8) -> Option<Option<IpNetwork>> {
 }
 
 /// Stores a selector, which must be readable: without it the rule's identity is unknown.
-fn known<T>(slot: &mut T, read: Option<T>) -> Result<bool, Undecodable> {
-    *slot = read.ok_or(lost("a selector"))?;
+fn known<T>(slot: &mut T, read: Option<T>, attribute: &'static str) -> Result<bool, Undecodable> {
+    *slot = read.ok_or(lost("a selector", attribute))?;
     Ok(true)
 }
 

@@ -3,3 +3,5 @@
 
 mod allocations;
 mod codec;
+#[cfg(feature = "packet")]
+mod packet;

@@ -123,6 +123,10 @@ impl Run<'_> {
                 Stop::Trouble(trouble) => at(trouble),
                 Stop::Differs(message) => Differs { line: step.line, message },
             })?;
+            if acts {
+                let differs = |message| Differs { line: step.line, message };
+                super::packet::check().map_err(differs)?;
+            }
             if acts && !matches!(step.kind, StepKind::Again(_) | StepKind::Idle) {
                 self.announced = self.machine.announced();
                 self.agents.record_deleted_links(&self.announced);

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use trueup_net::{
-    BondAttrs, BondMode, BridgeAttrs, Dev, Link, LinkKind, MacvlanAttrs, MacvlanMode, VlanAttrs,
-    VlanProtocol, VxlanAttrs,
+    BondAttrs, BondMode, BridgeAttrs, Dev, IfName, Link, LinkKind, MacvlanAttrs, MacvlanMode,
+    VlanAttrs, VlanProtocol, VxlanAttrs,
 };
 
 use super::{IFLA_IFNAME, IFLA_LINKINFO, clear_unless, header};
@@ -57,7 +57,7 @@ pub(super) fn decode(info: &[u8], lower: Option<u32>) -> LinkKind {
     let data = Attrs::new(info.find(IFLA_INFO_DATA).unwrap_or(&[]));
     let known = match name {
         b"bridge" => Some(LinkKind::Bridge(decode_bridge(data))),
-        b"veth" => Some(LinkKind::veth(None)),
+        b"veth" => Some(LinkKind::veth(data.find(VETH_INFO_PEER).and_then(read_peer))),
         b"vxlan" => decode_vxlan(data).map(LinkKind::Vxlan),
         b"vlan" => decode_vlan(data, lower),
         b"macvlan" => {
@@ -83,6 +83,13 @@ pub(super) fn decode(info: &[u8], lower: Option<u32>) -> LinkKind {
         _ => None,
     };
     known.unwrap_or_else(|| LinkKind::Other(String::from_utf8_lossy(name).into()))
+}
+
+/// Reads the name of a veth's peer, which is in requests alone: the kernel reports its index.
+fn read_peer(peer: &[u8]) -> Option<IfName> {
+    let (_, attrs) = peer.split_first_chunk::<16>()?;
+    let name = Attrs::new(attrs).find(IFLA_IFNAME)?;
+    IfName::from_bytes(read_string(name)).ok()
 }
 
 /// Returns the device on which a new link of this kind is put with `IFLA_LINK`.
@@ -136,6 +143,35 @@ pub(super) fn write_new(
         _ => return Err(EncodeError::Refused("this kind of link cannot be written")),
     }
     message.end_nest(data);
+    message.end_nest(info);
+    Ok(())
+}
+
+/// Writes the attributes of a kind, including those that netlink cannot create.
+#[cfg(feature = "packet")]
+pub(super) fn write_observed(
+    message: &mut MessageWriter<'_>,
+    kind: &LinkKind,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    let tun = match kind {
+        LinkKind::Tun => Some(TUN),
+        LinkKind::Tap => Some(TAP),
+        // These have no attributes, and netlink-packet-route refuses an empty list.
+        LinkKind::Veth { peer: None, .. } | LinkKind::Ifb | LinkKind::Dummy => None,
+        LinkKind::Other(_) => None,
+        _ => return write_new(message, kind, 0, resolve),
+    };
+    if kind.name().is_empty() {
+        return Ok(());
+    }
+    let info = message.nest_unflagged(IFLA_LINKINFO);
+    message.attr_string(IFLA_INFO_KIND, kind.name().as_bytes());
+    if let Some(number) = tun {
+        let data = message.nest_unflagged(IFLA_INFO_DATA);
+        message.attr_u8(IFLA_TUN_TYPE, number);
+        message.end_nest(data);
+    }
     message.end_nest(info);
     Ok(())
 }

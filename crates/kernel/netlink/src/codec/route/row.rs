@@ -45,7 +45,7 @@ impl<'a> Row<'a> {
     #[inline]
     pub fn parse(body: &'a [u8]) -> Result<Option<Row<'a>>, Undecodable> {
         let (head, attrs) =
-            body.split_first_chunk::<12>().ok_or(Undecodable::new(Kind::Route, SHORT))?;
+            body.split_first_chunk::<12>().ok_or(Undecodable::whole(Kind::Route, SHORT))?;
         let flags = u32::from_ne_bytes([head[8], head[9], head[10], head[11]]);
         match family_from(head[0]) {
             _ if flags & RTM_F_CLONED != 0 => Ok(None),
@@ -71,10 +71,14 @@ impl<'a> Row<'a> {
         for (number, payload) in walk.by_ref() {
             // The route's identity must be readable. Other unreadable attributes mark the row.
             match number {
-                RTA_TABLE => common.table = read_u32(payload).ok_or(lost("table"))?,
-                RTA_DST => to = Some(A::read(payload).ok_or(lost("destination"))?),
-                RTA_SRC => from = Some(A::read(payload).ok_or(lost("source"))?),
-                RTA_PRIORITY => common.metric = read_u32(payload).ok_or(lost("metric"))?,
+                RTA_TABLE => {
+                    common.table = read_u32(payload).ok_or(lost("table", "RTA_TABLE"))?;
+                }
+                RTA_DST => to = Some(A::read(payload).ok_or(lost("destination", "RTA_DST"))?),
+                RTA_SRC => from = Some(A::read(payload).ok_or(lost("source", "RTA_SRC"))?),
+                RTA_PRIORITY => {
+                    common.metric = read_u32(payload).ok_or(lost("metric", "RTA_PRIORITY"))?;
+                }
                 RTA_OIF => unmodelled |= !take(&mut common.dev, read_u32(payload).map(device)),
                 RTA_GATEWAY => {
                     let via = A::read(payload).map(A::address);
@@ -96,11 +100,11 @@ impl<'a> Row<'a> {
             }
         }
         if walk.malformed() {
-            return Err(lost(BROKEN));
+            return Err(Undecodable::whole(Kind::Route, BROKEN));
         }
 
-        common.dst = prefix::<A>(to, len).ok_or(lost("prefix"))?;
-        prefix::<A>(from, from_len).ok_or(lost("prefix"))?;
+        common.dst = prefix::<A>(to, len).ok_or(lost("prefix", "RTA_DST"))?;
+        prefix::<A>(from, from_len).ok_or(lost("prefix", "RTA_SRC"))?;
         if A::FAMILY == Family::Inet6 && common.metric == 0 {
             common.metric = DEFAULT_IPV6_METRIC;
         }
@@ -192,8 +196,8 @@ impl<'a> Row<'a> {
     }
 }
 
-fn lost(why: &'static str) -> Undecodable {
-    Undecodable::new(Kind::Route, why)
+fn lost(why: &'static str, attribute: &'static str) -> Undecodable {
+    Undecodable::new(Kind::Route, why, attribute)
 }
 
 /// Returns a device's index, if there is one. No interface has an index of 2^31 or more.

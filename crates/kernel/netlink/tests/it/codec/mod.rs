@@ -2,7 +2,7 @@
 //! bytes.
 
 mod agreement;
-mod model;
+pub(crate) mod model;
 mod rows;
 mod theirs;
 mod theirs_link;

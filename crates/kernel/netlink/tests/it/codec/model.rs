@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use trueup_net::{
     Address, AddressFlags, BondAttrs, BondMode, BridgeAttrs, Dev, Family, FwMark, IfName,
     Lifetimes, Link, LinkAddr, LinkKind, MacvlanAttrs, MacvlanMode, Metric, Metrics, Neighbour,
-    NeighbourState, NextHop, NextHops, Prefix, Route, RouteType, Rule, RuleAction, Scope,
-    VlanAttrs, VlanProtocol, VxlanAttrs,
+    NeighbourState, NextHop, NextHops, Nexthop, NexthopTarget, Prefix, Route, RouteType, Rule,
+    RuleAction, Scope, VlanAttrs, VlanProtocol, VxlanAttrs,
 };
 
 fn family() -> impl Strategy<Value = Family> {
@@ -277,5 +277,23 @@ pub(crate) fn link() -> impl Strategy<Value = Link> {
             .with_master(rest.0)
             .with_alias(rest.1.into_bytes())
             .with_group(rest.2)
+    })
+}
+
+pub(crate) fn nexthop() -> impl Strategy<Value = Nexthop> {
+    let way = (family(), dev(), any::<bool>());
+    let one = way.prop_flat_map(|(family, dev, onlink)| {
+        option::of(ip(family)).prop_map(move |via| {
+            let hop = NextHop::dev(dev).with_via(via).with_onlink(onlink);
+            NexthopTarget::One(family, hop)
+        })
+    });
+    let target = prop_oneof![
+        3 => one,
+        1 => family().prop_map(NexthopTarget::Blackhole),
+        2 => vec((1..u32::MAX, 1..=256u16), 1..5).prop_map(NexthopTarget::Group),
+    ];
+    (1..u32::MAX, target, any::<u8>()).prop_map(|(id, target, protocol)| {
+        Nexthop::new(id, target).with_protocol(protocol).canonical()
     })
 }

@@ -1,0 +1,2 @@
+#![cfg_attr(fuzzing, no_main)]
+trueup_fuzz::target!(trueup_fuzz::packet);
