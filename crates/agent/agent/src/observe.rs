@@ -114,13 +114,10 @@ pub(crate) fn authored_routes(
 /// Returns a link that no file can create, as it is before anything is set on it. The hardware
 /// address of `lo`, which is zero, cannot be set.
 fn as_made(link: &Link) -> Link {
-    link.clone()
-        .with_up(false)
-        .with_mtu(None)
-        .with_address(link.address.filter(is_zero))
-        .with_master(None)
-        .with_alias([])
-        .with_group(0)
+    let mut made = link.clone().with_up(false).with_no_master().with_alias([]).with_group(0);
+    made.mtu = None;
+    made.address = link.address.filter(is_zero);
+    made
 }
 
 fn is_zero(address: &LinkAddr) -> bool {

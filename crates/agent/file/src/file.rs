@@ -41,7 +41,7 @@ pub struct File {
 setters! { impl File {
     with_settings(settings: Settings);
     with_desired(desired: Desired);
-    with_sysctl(sysctl: impl Into<Option<sysctl::Desired>>);
+    with_sysctl(sysctl: sysctl::Desired);
 } }
 
 /// An element of a section that another crate reads: see [`File::parse_with`].

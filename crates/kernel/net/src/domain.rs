@@ -66,7 +66,6 @@ pub struct Domain {
 }
 
 setters! { impl Domain {
-    with_name(name: impl Into<Option<String>>);
     with_may_go_along(may_go_along: impl Into<BTreeSet<u8>>);
     with_interfaces(interfaces: impl Into<Vec<InterfacePattern>>);
     with_created_interfaces(created_interfaces: bool);
@@ -78,6 +77,12 @@ setters! { impl Domain {
 } }
 
 impl Domain {
+    /// Sets the [`name`](#structfield.name) for messages.
+    #[must_use]
+    pub fn with_name(self, name: impl Into<String>) -> Domain {
+        Domain { name: Some(name.into()), ..self }
+    }
+
     /// Returns true if a part is given, so that some objects are outside.
     pub fn is_limited(&self) -> bool {
         let whole = Domain {

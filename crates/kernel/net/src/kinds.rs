@@ -246,11 +246,11 @@ pub struct Place {
 }
 
 setters! { impl Place {
-    with_link(link: impl Into<Option<IfName>>);
+    with_link(link: IfName);
     with_devices(devices: impl Into<Vec<Dev>>);
-    with_table(table: impl Into<Option<u32>>);
-    with_prefix(prefix: impl Into<Option<Prefix>>);
-    with_rule_priority(rule_priority: impl Into<Option<u32>>);
+    with_table(table: u32);
+    with_prefix(prefix: Prefix);
+    with_rule_priority(rule_priority: u32);
 } }
 
 /// An authored object, which names its devices.

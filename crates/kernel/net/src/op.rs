@@ -211,7 +211,7 @@ pub struct Op {
 }
 
 setters! { impl Op {
-    with_hold(hold: impl Into<Option<Hold>>);
+    with_hold(hold: Hold);
 } }
 
 impl Op {
@@ -233,8 +233,8 @@ impl Op {
 
     /// Sets an update's observed object, which has the key of the desired one.
     #[must_use]
-    pub fn with_was(self, was: impl Into<Option<Object>>) -> Op {
-        Op { was: was.into().map(Former::new), ..self }
+    pub fn with_was(self, was: Object) -> Op {
+        Op { was: Some(Former::new(was)), ..self }
     }
 
     /// Like [`with_was`](Self::with_was), but shares equal objects among ops.

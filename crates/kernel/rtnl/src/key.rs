@@ -19,7 +19,8 @@ pub fn link(name: IfName) -> OpKey {
 
 /// Makes the key of an address. See `Address::canonical_key`.
 pub fn address(key: &AddressKey<IfName>) -> OpKey {
-    let unnamed = AddressKey::new(Dev::index(0), key.address).with_subnet(key.subnet);
+    let mut unnamed = AddressKey::new(Dev::index(0), key.address);
+    unnamed.subnet = key.subnet;
     of(ObjectKey::Address(unnamed), Some(key.dev))
 }
 

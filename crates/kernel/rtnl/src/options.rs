@@ -136,8 +136,15 @@ impl Options {
     /// they are few enough or [allowed](Self::with_allow_deletes). Other ops go on. No limit by
     /// default. Recreated objects do not count.
     #[must_use]
-    pub fn with_max_deletes(self, max_deletes: impl Into<Option<MaxDeletes>>) -> Options {
-        Options { max_deletes: max_deletes.into(), ..self }
+    pub fn with_max_deletes(self, max_deletes: MaxDeletes) -> Options {
+        Options { max_deletes: Some(max_deletes), ..self }
+    }
+
+    /// Removes the limit of [`with_max_deletes`](Self::with_max_deletes): a pass may delete any
+    /// number of objects.
+    #[must_use]
+    pub fn with_no_max_deletes(self) -> Options {
+        Options { max_deletes: None, ..self }
     }
 
     /// Sets the switch that releases held deletes in a running loop. If it is true, the next full

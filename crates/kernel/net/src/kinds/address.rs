@@ -299,10 +299,10 @@ impl<D> Address<D> {
 }
 
 setters! { impl Address<D> {
-    with_peer(peer: impl Into<Option<IpAddr>>);
+    with_peer(peer: IpAddr);
     with_scope(scope: Scope);
-    with_label(label: impl Into<Option<Label>>);
-    with_broadcast(broadcast: impl Into<Option<Ipv4Addr>>);
+    with_label(label: Label);
+    with_broadcast(broadcast: Ipv4Addr);
     with_lifetimes(lifetimes: Lifetimes);
     with_flags(flags: AddressFlags);
     with_metric(metric: u32);
@@ -344,7 +344,7 @@ impl<D> AddressKey<D> {
 }
 
 setters! { impl AddressKey<D> {
-    with_subnet(subnet: impl Into<Option<Prefix>>);
+    with_subnet(subnet: Prefix);
 } }
 
 impl Located for Address {

@@ -26,8 +26,8 @@ pub struct ForwardingEntry {
 }
 
 setters! { impl ForwardingEntry {
-    with_master(master: impl Into<Option<Dev>>);
-    with_dst(dst: impl Into<Option<IpAddr>>);
+    with_master(master: Dev);
+    with_dst(dst: IpAddr);
     with_ext_learn(ext_learn: bool);
 } }
 

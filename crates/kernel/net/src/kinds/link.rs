@@ -121,19 +121,26 @@ impl<D> Link<D> {
 
 setters! { impl Link<D> {
     with_index(index: u32);
-    with_kind(kind: impl Into<Option<LinkKind<D>>>);
-    with_up(up: impl Into<Option<bool>>);
-    with_mtu(mtu: impl Into<Option<u32>>);
-    with_address(address: impl Into<Option<LinkAddr>>);
-    with_group(group: impl Into<Option<u32>>);
+    with_kind(kind: LinkKind<D>);
+    with_up(up: bool);
+    with_mtu(mtu: u32);
+    with_address(address: LinkAddr);
+    with_group(group: u32);
     with_only_addresses(only_addresses: bool);
 } }
 
 impl<D> Link<D> {
-    /// Sets [`master`](#structfield.master) to a device, or to no master with `None`.
+    /// Sets [`master`](#structfield.master) to a bridge, bond or VRF.
     #[must_use]
-    pub fn with_master(mut self, master: impl Into<Option<D>>) -> Link<D> {
-        self.master = Some(master.into());
+    pub fn with_master(mut self, master: D) -> Link<D> {
+        self.master = Some(Some(master));
+        self
+    }
+
+    /// Sets [`master`](#structfield.master) to `Some(None)`: the link leaves the master it has.
+    #[must_use]
+    pub fn with_no_master(mut self) -> Link<D> {
+        self.master = Some(None);
         self
     }
 
@@ -211,9 +218,9 @@ pub struct LinkStatus {
 
 setters! { impl LinkStatus {
     with_running(running: bool);
-    with_carrier(carrier: impl Into<Option<bool>>);
-    with_lower(lower: impl Into<Option<u32>>);
-    with_peer(peer: impl Into<Option<u32>>);
+    with_carrier(carrier: bool);
+    with_lower(lower: u32);
+    with_peer(peer: u32);
 } }
 
 /// A link's identity: its name.

@@ -120,7 +120,7 @@ impl<D> Neighbour<D> {
 }
 
 setters! { impl Neighbour<D> {
-    with_lladdr(lladdr: impl Into<Option<LinkAddr>>);
+    with_lladdr(lladdr: LinkAddr);
     with_state(state: NeighbourState);
     with_router(router: bool);
     with_ext_learn(ext_learn: bool);

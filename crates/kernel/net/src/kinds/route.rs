@@ -175,8 +175,8 @@ impl<D> NextHop<D> {
 }
 
 setters! { impl NextHop<D> {
-    with_via(via: impl Into<Option<IpAddr>>);
-    with_dev(dev: impl Into<Option<D>>);
+    with_via(via: IpAddr);
+    with_dev(dev: D);
     /// 1 to 256.
     with_weight(weight: u16);
     with_onlink(onlink: bool);
@@ -468,11 +468,11 @@ setters! { impl Route<D> {
     with_table(table: u32);
     with_metric(metric: u32);
     with_tos(tos: u8);
-    with_from(from: impl Into<Option<Prefix>>);
+    with_from(from: Prefix);
     with_kind(kind: RouteType);
     with_nexthops(nexthops: NextHops<D>);
-    with_src(src: impl Into<Option<IpAddr>>);
-    with_scope(scope: impl Into<Option<Scope>>);
+    with_src(src: IpAddr);
+    with_scope(scope: Scope);
     with_metrics(metrics: Metrics);
     with_protocol(protocol: u8);
     with_unmodelled(unmodelled: bool);
@@ -508,7 +508,7 @@ impl RouteKey {
 setters! { impl RouteKey {
     with_metric(metric: u32);
     with_tos(tos: u8);
-    with_from(from: impl Into<Option<Prefix>>);
+    with_from(from: Prefix);
 } }
 
 impl Route {
@@ -599,7 +599,8 @@ impl ObjectKind for Route {
     /// A scope that follows from type and gateway is open. So are `onlink`, and an undeclared
     /// preferred source or metric.
     fn with_open_of(&self, other: &Route) -> Cow<'_, Route> {
-        let follows = self.scope == self.clone().with_scope(None).canonical().scope;
+        let unscoped = Route { scope: None, ..self.clone() };
+        let follows = self.scope == unscoped.canonical().scope;
         Cow::Owned(Route {
             src: self.src.or(other.src),
             scope: if follows { other.scope } else { self.scope },

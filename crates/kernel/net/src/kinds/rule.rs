@@ -156,19 +156,19 @@ setters! { impl Rule {
     with_protocol(protocol: u8);
     with_action(action: RuleAction);
     with_not(not: bool);
-    with_from(from: impl Into<Option<IpNetwork>>);
-    with_to(to: impl Into<Option<IpNetwork>>);
-    with_iif(iif: impl Into<Option<IfName>>);
-    with_oif(oif: impl Into<Option<IfName>>);
-    with_fwmark(fwmark: impl Into<Option<FwMark>>);
+    with_from(from: IpNetwork);
+    with_to(to: IpNetwork);
+    with_iif(iif: IfName);
+    with_oif(oif: IfName);
+    with_fwmark(fwmark: FwMark);
     with_tos(tos: u8);
-    with_ipproto(ipproto: impl Into<Option<u8>>);
-    with_sport(sport: impl Into<Option<NumberRange<u16>>>);
-    with_dport(dport: impl Into<Option<NumberRange<u16>>>);
-    with_uidrange(uidrange: impl Into<Option<NumberRange<u32>>>);
+    with_ipproto(ipproto: u8);
+    with_sport(sport: NumberRange<u16>);
+    with_dport(dport: NumberRange<u16>);
+    with_uidrange(uidrange: NumberRange<u32>);
     with_l3mdev(l3mdev: bool);
-    with_suppress_prefixlength(suppress_prefixlength: impl Into<Option<u32>>);
-    with_suppress_ifgroup(suppress_ifgroup: impl Into<Option<u32>>);
+    with_suppress_prefixlength(suppress_prefixlength: u32);
+    with_suppress_ifgroup(suppress_ifgroup: u32);
     with_unmodelled(unmodelled: bool);
 } }
 

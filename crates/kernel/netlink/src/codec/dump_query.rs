@@ -86,10 +86,10 @@ pub struct ReadScope {
 
 setters! { impl ReadScope {
     with_kinds(kinds: Kinds);
-    with_protocol(protocol: impl Into<Option<u8>>);
-    with_tables(tables: impl Into<Option<BTreeSet<u32>>>);
-    with_devices(devices: impl Into<Option<BTreeSet<u32>>>);
-    with_family(family: impl Into<Option<Family>>);
+    with_protocol(protocol: u8);
+    with_tables(tables: BTreeSet<u32>);
+    with_devices(devices: BTreeSet<u32>);
+    with_family(family: Family);
 } }
 
 impl ReadScope {

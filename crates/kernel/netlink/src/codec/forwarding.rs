@@ -51,10 +51,11 @@ pub fn decode(body: &[u8]) -> Result<Option<ForwardingEntry>, Undecodable> {
         _ => NeighbourState::Dynamic,
     };
     Ok(lladdr.map(|lladdr| {
-        ForwardingEntry::new(Dev::index(u32::from_ne_bytes([i0, i1, i2, i3])), lladdr, state)
-            .with_master(master)
-            .with_dst(dst)
-            .with_ext_learn(flags & NTF_EXT_LEARNED != 0)
+        let dev = Dev::index(u32::from_ne_bytes([i0, i1, i2, i3]));
+        let mut entry =
+            ForwardingEntry::new(dev, lladdr, state).with_ext_learn(flags & NTF_EXT_LEARNED != 0);
+        (entry.master, entry.dst) = (master, dst);
+        entry
     }))
 }
 

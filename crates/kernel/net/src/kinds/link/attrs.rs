@@ -109,10 +109,10 @@ impl<D> VxlanAttrs<D> {
 }
 
 setters! { impl BridgeAttrs {
-    with_stp(stp: impl Into<Option<bool>>);
-    with_vlan_filtering(vlan_filtering: impl Into<Option<bool>>);
-    with_forward_delay(forward_delay: impl Into<Option<u32>>);
-    with_ageing_time(ageing_time: impl Into<Option<u32>>);
+    with_stp(stp: bool);
+    with_vlan_filtering(vlan_filtering: bool);
+    with_forward_delay(forward_delay: u32);
+    with_ageing_time(ageing_time: u32);
 } }
 
 setters! { impl VlanAttrs<D> {
@@ -120,21 +120,21 @@ setters! { impl VlanAttrs<D> {
 } }
 
 setters! { impl MacvlanAttrs<D> {
-    with_mode(mode: impl Into<Option<MacvlanMode>>);
+    with_mode(mode: MacvlanMode);
 } }
 
 setters! { impl BondAttrs {
-    with_mode(mode: impl Into<Option<BondMode>>);
-    with_miimon(miimon: impl Into<Option<u32>>);
+    with_mode(mode: BondMode);
+    with_miimon(miimon: u32);
 } }
 
 setters! { impl VxlanAttrs<D> {
-    with_local(local: impl Into<Option<IpAddr>>);
-    with_remote(remote: impl Into<Option<IpAddr>>);
-    with_port(port: impl Into<Option<u16>>);
-    with_link(link: impl Into<Option<D>>);
-    with_learning(learning: impl Into<Option<bool>>);
-    with_ttl(ttl: impl Into<Option<u8>>);
+    with_local(local: IpAddr);
+    with_remote(remote: IpAddr);
+    with_port(port: u16);
+    with_link(link: D);
+    with_learning(learning: bool);
+    with_ttl(ttl: u8);
 } }
 
 /// The EtherType of a VLAN tag.

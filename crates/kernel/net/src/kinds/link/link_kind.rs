@@ -50,8 +50,13 @@ pub enum LinkKind<D = Dev> {
 
 impl<D> LinkKind<D> {
     /// Makes one end of a pair, with the other end's name.
-    pub fn veth(peer: impl Into<Option<IfName>>) -> LinkKind<D> {
-        LinkKind::Veth { peer: peer.into() }
+    pub fn veth(peer: IfName) -> LinkKind<D> {
+        LinkKind::Veth { peer: Some(peer) }
+    }
+
+    /// Makes one end of a pair whose other end is in another namespace.
+    pub fn veth_without_peer() -> LinkKind<D> {
+        LinkKind::Veth { peer: None }
     }
 
     /// Translates the reference to the device below to another type.
