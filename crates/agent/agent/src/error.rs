@@ -6,6 +6,16 @@ use std::fmt;
 type Cause = Box<dyn StdError + Send + Sync>;
 
 /// The reason why an agent could not do its task.
+///
+/// ```no_run
+/// use trueup_agent::Agent;
+///
+/// let agent = Agent::new(None, Some("/var/lib/example".into()))?;
+/// let error = agent.parse("edge.toml", "rout = []").unwrap_err();
+/// // The error of the file has a line for each problem.
+/// assert!(error.file().is_some_and(|file| !file.diagnostics().is_empty()));
+/// # Ok::<(), trueup_agent::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,

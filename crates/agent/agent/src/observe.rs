@@ -20,6 +20,14 @@ use trueup_rtnl::{DEFAULT_PROTOCOL, Namespace, Options, Rtnl};
 use self::authored::Names;
 
 /// A namespace's state as a file.
+///
+/// ```no_run
+/// use trueup_agent::{Authored, Namespace};
+///
+/// let portable = Authored::read(&Namespace::named("blue")?, true)?;
+/// print!("{}", portable.batch()); // for `ip -batch -`
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Authored {
     /// The file's content.
     pub desired: Desired,

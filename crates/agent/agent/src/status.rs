@@ -197,6 +197,13 @@ impl StatusRecord<'_> {
 }
 
 /// Returns a number with its noun, which is `one` for 1 and `many` for others.
+///
+/// ```
+/// use trueup_agent::text::count;
+///
+/// assert_eq!(count(1, "route", "routes"), "1 route");
+/// assert_eq!(count(0, "route", "routes"), "0 routes");
+/// ```
 pub fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }

@@ -14,6 +14,16 @@ use crate::settings::Settings;
 use crate::world::Export;
 
 /// The content of a desired-state file, with locations.
+///
+/// ```
+/// use trueup_file::{File, TableNames};
+///
+/// let text = b"[[route]]\ndst = \"10.2.0.0/16\"\nvia = \"10.1.0.9\"\n";
+/// let file = File::parse("edge.toml", text, &TableNames::default())?;
+/// assert_eq!(file.desired.routes.as_ref().map(|routes| routes.len()), Some(1));
+/// assert!(file.desired.links.is_none()); // no `[[link]]`: links are not managed
+/// # Ok::<(), trueup_file::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct File {

@@ -31,6 +31,14 @@ const OBJECTS: &str = "objects";
 const MAX_GRACE: u32 = 86_400;
 
 /// The settings of a file, which apply to all of its objects.
+///
+/// ```
+/// use std::time::Duration;
+/// use trueup_file::Settings;
+///
+/// let settings = Settings::default().with_grace(Duration::from_secs(60));
+/// assert_eq!((settings.protocol, settings.adopt), (116, false));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Settings {

@@ -5,6 +5,14 @@ use std::fmt;
 use crate::{Object, Value};
 
 /// An action on one object, from a plan or a job.
+///
+/// ```
+/// use trueup_control::{Action, Verb};
+///
+/// let action = Action::new("vm7", Verb::Configure).with("memory", "2048").with_reason("differs");
+/// assert_eq!(action.to_string(), "vm7: configure (memory: 2048)");
+/// assert_eq!(action.new_value("memory").map(|it| it.expose()), Some("2048"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Action {

@@ -111,6 +111,14 @@ pub trait Subscription: Send {
 impl Subscription for () {}
 
 /// A backend's objects, as far as they could be read.
+///
+/// ```
+/// use trueup_control::{Object, Objects, Observed};
+///
+/// let objects = Objects::from([("vm7".to_owned(), Object::new())]);
+/// let observed = Observed::new(objects).with_unread("vm8", "no answer in 5 s");
+/// assert!(observed.unread.contains_key("vm8")); // the engine leaves it alone
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Observed {

@@ -49,6 +49,15 @@ use crate::{Failure, RunContext, Verdict, Vertex};
 /// | neither | at each run of the vertex |
 ///
 /// If there is a check, it must succeed after the command.
+///
+/// ```
+/// use trueup_graph::Exec;
+///
+/// // Runs `sysctl` if `test` fails.
+/// let exec = Exec::new("/sbin/sysctl", ["-w", "net.ipv4.ip_forward=1"])
+///     .with_check("/bin/test", ["-e", "/run/forwarding"]);
+/// # let _ = exec;
+/// ```
 #[derive(Clone, Debug)]
 pub struct Exec {
     command: Command,

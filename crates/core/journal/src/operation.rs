@@ -234,6 +234,25 @@ impl StoredOperation {
 
 /// The ended operations, or their keys, to keep. There is no default, because an operation with a
 /// forgotten key can be executed again.
+///
+/// ```
+/// use std::time::SystemTime;
+/// use trueup_journal::{Journal, Keep, Start};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = std::env::temp_dir().join(format!("trueup-doc-keep-{}", std::process::id()));
+/// # std::fs::create_dir(&folder)?;
+/// let journal = Journal::open(folder.join("journal"))?;
+/// for name in ["one", "two", "three"] {
+///     let Ok(execution) = journal.begin(Start::new(name, b""))? else { continue };
+///     execution.succeeded(b"", SystemTime::now())?;
+/// }
+/// assert_eq!(journal.forget_operations(Keep::Latest(1))?, 2);
+/// # drop(journal);
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Keep {

@@ -73,6 +73,21 @@ impl<S: Source> Handle<S> {
     /// latest state, with the [changes](Self::change) made after it. Returns the revision to
     /// [wait](Self::wait_converged) for.
     ///
+    /// ```
+    #[doc = include_str!("docs/easy.txt")]
+    /// # use std::time::Duration;
+    /// # use trueup_loop::{Config, Loop};
+    /// # fn main() -> Result<(), trueup_loop::Error> {
+    /// let running =
+    ///     Loop::new(Easy, (), 0, MemoryLedger::default(), (), Config::default()).spawn("easy")?;
+    /// let handle = running.handle();
+    /// let revision = handle.set_desired(7)?;
+    /// let report = handle.wait_converged(revision, Duration::from_secs(10))?;
+    /// assert!(report.converged());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Ended`](ErrorKind::Ended).
@@ -100,6 +115,21 @@ impl<S: Source> Handle<S> {
     ///
     /// A panic of `change` ends the loop, like a panic of the source: it propagates to the caller
     /// of [`run`](crate::Loop::run). Changes still waiting when the loop ends are dropped.
+    ///
+    /// ```
+    #[doc = include_str!("docs/easy.txt")]
+    /// # use std::time::Duration;
+    /// # use trueup_loop::{Config, Loop};
+    /// # fn main() -> Result<(), trueup_loop::Error> {
+    /// let running =
+    ///     Loop::new(Easy, (), 1, MemoryLedger::default(), (), Config::default()).spawn("easy")?;
+    /// let handle = running.handle();
+    /// let revision = handle.change(|desired| *desired += 1)?;
+    /// handle.wait_converged(revision, Duration::from_secs(10))?;
+    /// assert_eq!(handle.ask(|view| *view.desired, Duration::from_secs(10))?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -160,6 +190,20 @@ impl<S: Source> Handle<S> {
     ///
     /// It requests no pass: a [change](Self::change) does.
     ///
+    /// ```
+    #[doc = include_str!("docs/easy.txt")]
+    /// # use std::time::Duration;
+    /// # use trueup_loop::{Config, Loop};
+    /// # fn main() -> Result<(), trueup_loop::Error> {
+    /// let running =
+    ///     Loop::new(Easy, (), 1, MemoryLedger::default(), (), Config::default()).spawn("easy")?;
+    /// let revision = running.handle().change(|desired| *desired += 1)?;
+    /// let tried = running.handle().wait_tried(revision, Duration::from_secs(10))?;
+    /// assert!(tried.is_in_place());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`PassFailed`](ErrorKind::PassFailed) if the last pass over the revision could not run and
@@ -214,6 +258,22 @@ impl<S: Source> Handle<S> {
     }
 
     /// Returns the changes of statuses from now on.
+    ///
+    /// ```
+    #[doc = include_str!("docs/easy.txt")]
+    /// # use std::time::Duration;
+    /// # use trueup_loop::{Config, Loop};
+    /// # fn main() -> Result<(), trueup_loop::Error> {
+    /// let running =
+    ///     Loop::new(Easy, (), 0, MemoryLedger::default(), (), Config::default()).spawn("easy")?;
+    /// let mut events = running.handle().events();
+    /// running.handle().force(Duration::from_secs(10))?;
+    /// assert_eq!(events.try_next(), None); // no object has a status
+    /// running.stop(Duration::from_secs(10))?;
+    /// assert!(events.next_timeout(Duration::from_secs(10)).unwrap_err().is_ended());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn events(&self) -> Events {
         Events::new(Arc::clone(&self.shared.board))
     }
@@ -277,6 +337,19 @@ impl<S: Source> Handle<S> {
     /// Runs a full pass that starts after this call. Returns its report once its
     /// [`on_report`](crate::Loop::on_report) has returned. Simultaneous calls share a pass.
     ///
+    /// ```
+    #[doc = include_str!("docs/easy.txt")]
+    /// # use std::time::Duration;
+    /// # use trueup_loop::{Config, Loop};
+    /// # fn main() -> Result<(), trueup_loop::Error> {
+    /// let running =
+    ///     Loop::new(Easy, (), 0, MemoryLedger::default(), (), Config::default()).spawn("easy")?;
+    /// let report = running.handle().force(Duration::from_secs(10))?;
+    /// assert!(report.converged());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`PassFailed`](ErrorKind::PassFailed); [`Paused`](ErrorKind::Paused);
@@ -309,6 +382,23 @@ impl<S: Source> Handle<S> {
     /// Pauses the loop: no pass starts from now on, and the running one begins no further step.
     /// Returns once that pass and its callbacks are done. From then until [`resume`](Self::resume),
     /// nothing is written. Pausing twice is no error, and one resume ends both.
+    ///
+    /// ```
+    #[doc = include_str!("docs/easy.txt")]
+    /// # use std::time::Duration;
+    /// # use trueup_loop::{Config, ErrorKind, Loop};
+    /// # fn main() -> Result<(), trueup_loop::Error> {
+    /// let running =
+    ///     Loop::new(Easy, (), 0, MemoryLedger::default(), (), Config::default()).spawn("easy")?;
+    /// let handle = running.handle();
+    /// handle.pause(Duration::from_secs(10))?;
+    /// let refused = handle.force(Duration::from_secs(10)).map(drop).unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::Paused);
+    /// handle.resume()?;
+    /// handle.force(Duration::from_secs(10))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

@@ -33,6 +33,21 @@ pub trait Task: Send + Sync {
 ///
 /// Tasks take turns. So while one loop has a long pass, `n - 1` of `n` threads serve the others. A
 /// panic ends only its own task.
+///
+/// ```
+#[doc = include_str!("docs/easy.txt")]
+/// # use std::{num::NonZeroUsize, time::Duration};
+/// # use trueup_loop::{Config, Loop, Runner};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let runner = Runner::start("pods", NonZeroUsize::MIN)?;
+/// let it = Loop::new(Easy, (), 0, MemoryLedger::default(), (), Config::default());
+/// let handle = runner.add(it, |ended| assert!(ended.is_ok()))?;
+/// handle.force(Duration::from_secs(10))?;
+/// runner.stop(Duration::from_secs(10))?;
+/// assert!(handle.is_ended());
+/// # Ok(())
+/// # }
+/// ```
 pub struct Runner {
     inner: Arc<Inner>,
 }

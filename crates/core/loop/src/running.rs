@@ -15,6 +15,20 @@ use crate::{Error, ErrorKind, Handle, Loop, Runner, Step, Task};
 
 /// A loop that runs on its own thread. Dropping this stops the loop without waiting for it, unless
 /// it is [detached](Self::detach).
+///
+/// ```
+#[doc = include_str!("docs/easy.txt")]
+/// # use std::time::Duration;
+/// # use trueup_loop::{Config, Loop};
+/// # fn main() -> Result<(), trueup_loop::Error> {
+/// let it = Loop::new(Easy, (), 0, MemoryLedger::default(), (), Config::default());
+/// let running = it.spawn("easy")?;
+/// let handle = running.handle().clone(); // outlives the loop
+/// running.stop(Duration::from_secs(10))?;
+/// assert!(handle.is_ended());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Running<S: Source> {
     handle: Handle<S>,

@@ -44,6 +44,19 @@ impl StdError for Error {
 }
 
 /// The reason why a queue did not accept a job, with the job.
+///
+/// ```
+/// use std::num::NonZeroUsize;
+/// use trueup_queue::{Config, Queue};
+///
+/// let queue = Queue::new(Config::new(NonZeroUsize::MIN))?;
+/// queue.close();
+/// let rejected = queue.submit("eth0", || 7).unwrap_err();
+/// assert!(rejected.is_closed());
+/// let job = rejected.into_job(); // nothing is lost
+/// assert_eq!(job(), 7);
+/// # Ok::<(), trueup_queue::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Rejected<J> {
     /// The queue is closed or closing.

@@ -81,6 +81,15 @@ impl fmt::Display for ResourceKey {
 }
 
 /// An export, as its host declares it.
+///
+/// ```
+/// use trueup_world::{Export, Hosts};
+///
+/// let export = Export::new("route", "pods", "10.20.1.0/24 via 10.0.0.11").to("b");
+/// let key = export.key("a");
+/// assert_eq!(key.exporter, "a");
+/// assert_eq!(key.recipient, Hosts::One("b".to_owned()));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
     /// The kind, such as `route`.
@@ -136,6 +145,15 @@ impl Export {
 }
 
 /// A filter of resources. A part that is `None` matches all.
+///
+/// ```
+/// use trueup_world::{Export, Filter};
+///
+/// let key = Export::new("route", "pods", "").key("a");
+/// assert!(Filter::all().matches(&key));
+/// assert!(Filter::kind("route").matches(&key));
+/// assert!(!Filter::kind("address").matches(&key));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// The kind to match, such as `route`.

@@ -27,6 +27,25 @@ pub use keeper::{Keeper, SessionEvent};
 /// called for the time to live, the store deletes all keys with the lease. The next call then gets
 /// another lease, exports everything again, and returns this. Clones are handles of the same
 /// session.
+///
+/// ```
+/// # #[cfg(feature = "embedded")]
+/// # fn example() -> Result<(), trueup_world::Error> {
+/// use std::time::Duration;
+/// use trueup_world::{Embedded, Export, Session, World};
+///
+/// let store = Embedded::in_memory();
+/// let world = World::new(store.connect(), "/trueup", "a")?;
+/// let session = Session::begin(world.clone(), "machine 1", Duration::from_secs(5))?;
+/// session.declare(&[Export::new("route", "pods", "10.20.1.0/24 via 10.0.0.11")])?;
+/// assert_eq!((world.members()?.len(), world.exports()?.len()), (1, 1));
+/// session.end()?;
+/// assert!(world.exports()?.is_empty()); // they ended with it
+/// # Ok(())
+/// # }
+/// # #[cfg(feature = "embedded")]
+/// # example().unwrap();
+/// ```
 #[derive(Clone)]
 pub struct Session(Arc<Inner>);
 

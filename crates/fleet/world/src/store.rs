@@ -224,6 +224,14 @@ impl Write {
 }
 
 /// Limits on a transaction, or on data that a store sends.
+///
+/// ```
+/// use trueup_world::Limits;
+///
+/// let limits = Limits { count: 2, bytes: 100 };
+/// assert!(limits.check("a list", 2, 100).is_ok());
+/// assert!(limits.check("a list", 3, 100).is_err());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The most comparisons and the most writes of a transaction, or the most entries.

@@ -12,6 +12,16 @@ type DesiredOf<K> = <K as Registered>::Desired;
 per_kind! {
     /// The declared objects, with devices by name. A kind that is `None` is unmanaged. An empty
     /// list means "none of ours".
+    ///
+    /// ```
+    /// use trueup_net::{Desired, IfName, NextHops, Route, RouteType, Routes};
+    ///
+    /// let route: Route<IfName> =
+    ///     Route::new("10.2.0.0/16".parse()?, NextHops::None).with_kind(RouteType::Blackhole);
+    /// let desired = Desired::default().with_routes(Routes::from_iter([route]));
+    /// assert_eq!(desired.routes.len(), 1);
+    /// # Ok::<(), trueup_net::ParseError>(())
+    /// ```
     #[derive(Clone, Debug, Default, PartialEq)]
     #[non_exhaustive]
     pub struct Desired[DesiredOf] {

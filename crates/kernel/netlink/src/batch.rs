@@ -27,6 +27,19 @@ pub const BATCH_MESSAGES: usize = WINDOW_MAX;
 pub const BATCH_BYTES: usize = 64 * 1024;
 
 /// Messages to be sent together, in one reused buffer.
+///
+/// ```
+/// use trueup_netlink::codec::link;
+/// use trueup_netlink::{Batch, Namespace, Socket};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut batch = Batch::new();
+/// batch.push(|buffer| link::delete(buffer, 7))?;
+/// batch.push(|buffer| link::delete(buffer, 8))?;
+/// assert_eq!(batch.len(), 2);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Default)]
 pub struct Batch {
     buffer: Vec<u8>,

@@ -35,6 +35,14 @@ pub enum ErrorKind {
 }
 
 /// An error of this crate.
+///
+/// ```
+/// use trueup_netlink::{ErrorKind, Namespace};
+///
+/// let error = Namespace::named("a/b").unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Namespace);
+/// assert!(!error.is_retryable());
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(Box<Repr>);

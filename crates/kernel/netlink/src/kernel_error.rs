@@ -11,6 +11,14 @@ pub type Answer = Option<Result<(), KernelError>>;
 ///
 /// Displayed as `No such device: Device does not exist (ENODEV 19)`: the errno's text, the kernel's
 /// message, the errno.
+///
+/// ```
+/// use trueup_netlink::KernelError;
+///
+/// let refusal = KernelError::from_errno(17);
+/// assert!(refusal.is_exists());
+/// assert_eq!(refusal.name(), Some("EEXIST"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub struct KernelError {
     pub(crate) errno: i32,

@@ -6,6 +6,13 @@ use trueup_net::Kind;
 use trueup_netlink::Error;
 
 /// The reason why a kind was not read completely.
+///
+/// ```
+/// use trueup_net::Kind;
+/// use trueup_observe::Incomplete;
+///
+/// assert_eq!(Incomplete::Interrupted(Kind::Route).kind(), Kind::Route);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Incomplete {

@@ -12,6 +12,16 @@ const NAMES: usize = 256;
 const ROUTES: usize = 4096;
 
 /// The objects that may have changed, by name or in larger units.
+///
+/// ```
+/// use trueup_observe::DirtySet;
+///
+/// let mut dirty = DirtySet::default();
+/// assert!(dirty.is_empty());
+/// dirty.addresses.insert(7);
+/// dirty.extend(DirtySet::everything());
+/// assert!(dirty.everything);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DirtySet {

@@ -37,6 +37,20 @@ const WRITERS: usize = 16;
 
 /// Listens to the events of one namespace. Poll its descriptor: if it is readable or in error, call
 /// [`drain`](Self::drain).
+///
+/// ```no_run
+/// use std::os::fd::AsFd as _;
+/// use trueup_netlink::Namespace;
+/// use trueup_observe::Monitor;
+///
+/// let mut monitor = Monitor::open(&Namespace::current())?;
+/// // ... wait until the descriptor is readable ...
+/// let _ = monitor.as_fd();
+/// if monitor.drain()?.is_dirty {
+///     println!("to read again: {:?}", monitor.take_dirty());
+/// }
+/// # Ok::<(), trueup_netlink::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Monitor {
     events: Multicast,
@@ -52,6 +66,13 @@ pub struct Monitor {
 }
 
 /// The effect of the events that one [`Monitor::drain`] read.
+///
+/// ```
+/// use trueup_observe::EventSummary;
+///
+/// let quiet = EventSummary::default();
+/// assert!(quiet.events == 0 && !quiet.is_dirty && !quiet.lost);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventSummary {
@@ -191,6 +212,18 @@ impl Monitor {
     }
 
     /// Returns and clears the dirty set.
+    ///
+    /// ```no_run
+    /// use trueup_netlink::Namespace;
+    /// use trueup_observe::Monitor;
+    ///
+    /// let mut monitor = Monitor::open(&Namespace::current())?;
+    /// monitor.drain()?;
+    /// let dirty = monitor.take_dirty();
+    /// assert!(monitor.take_dirty().is_empty()); // the first call has cleared it
+    /// # let _ = dirty;
+    /// # Ok::<(), trueup_netlink::Error>(())
+    /// ```
     pub fn take_dirty(&mut self) -> DirtySet {
         self.writers.clear();
         std::mem::take(&mut self.dirty)

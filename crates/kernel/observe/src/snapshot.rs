@@ -12,6 +12,17 @@ use crate::kind_reader::read_kind;
 use crate::observer::Observer;
 
 /// The objects that were read, and the reasons why kinds are incomplete.
+///
+/// ```no_run
+/// use trueup_netlink::Namespace;
+/// use trueup_observe::{Observer, ReadScope};
+///
+/// let snapshot = Observer::open(&Namespace::current())?.snapshot(&ReadScope::whole())?;
+/// if !snapshot.is_complete() {
+///     println!("delete nothing: {:?}", snapshot.incomplete);
+/// }
+/// # Ok::<(), trueup_netlink::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Snapshot {
@@ -83,6 +94,20 @@ impl Observer {
     }
 
     /// Reads the index of the link with a name; `None` if there is none.
+    ///
+    /// ```no_run
+    /// use trueup_netlink::Namespace;
+    /// use trueup_observe::Observer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut observer = Observer::open_lazily(&Namespace::current())?;
+    /// match observer.link_index(&"eth0".parse()?)? {
+    ///     Some(index) => println!("eth0 is {index}"),
+    ///     None => println!("no eth0"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

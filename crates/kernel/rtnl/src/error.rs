@@ -7,6 +7,14 @@ use trueup_netlink::{self as netlink, Namespace};
 use trueup_reconcile::LedgerError;
 
 /// The reason why a pass could not run, or an option was refused. The kernel was not changed.
+///
+/// ```
+/// use trueup_rtnl::{ErrorKind, Options};
+///
+/// let error = Options::default().with_protocol(4).unwrap_err(); // `static`, of an operator
+/// assert_eq!(error.kind(), ErrorKind::Reserved);
+/// assert!(!error.is_retryable());
+/// ```
 #[derive(Debug)]
 pub struct Error(Repr);
 

@@ -163,6 +163,15 @@ pub enum DuplicateDetection {
 }
 
 /// An address on an interface.
+///
+/// ```
+/// use trueup_net::{Address, FOREVER, IfName};
+///
+/// let address: Address<IfName> = Address::new("eth0".parse()?, "10.1.0.1/24".parse()?)
+///     .with_label("eth0:a".parse()?);
+/// assert_eq!(address.lifetimes.valid, FOREVER);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]

@@ -26,6 +26,17 @@ mod render;
 
 /// An interface. In a desired link, a field that is `None` is left as it is. An observed link has
 /// every field that this model holds.
+///
+/// ```
+/// use trueup_net::{BridgeAttrs, IfName, Link, LinkKind};
+///
+/// let bridge: Link<IfName> =
+///     Link::new("br0".parse()?, LinkKind::Bridge(BridgeAttrs::default().with_stp(true)));
+/// let port: Link<IfName> = Link::must_exist("eth0".parse()?).with_master("br0".parse()?);
+/// assert_eq!(port.master, Some(Some(bridge.name)));
+/// assert_eq!(port.mtu, None); // left as it is
+/// # Ok::<(), trueup_net::ParseError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]

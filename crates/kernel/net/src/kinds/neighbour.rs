@@ -31,6 +31,15 @@ pub enum NeighbourState {
 }
 
 /// A neighbour entry: an IP address's link-layer address on a device.
+///
+/// ```
+/// use trueup_net::{IfName, Neighbour, NeighbourState};
+///
+/// let neighbour: Neighbour<IfName> =
+///     Neighbour::new("eth0".parse()?, "10.1.0.9".parse()?, "02:00:00:00:00:09".parse()?);
+/// assert_eq!(neighbour.state, NeighbourState::Permanent);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]

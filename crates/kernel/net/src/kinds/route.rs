@@ -132,6 +132,14 @@ impl Scope {
 }
 
 /// One of a route's ways to its destination.
+///
+/// ```
+/// use trueup_net::{IfName, NextHop};
+///
+/// let hop: NextHop<IfName> = NextHop::via("10.1.0.9".parse()?).with_dev("eth0".parse()?);
+/// assert_eq!((hop.weight, hop.onlink), (1, false));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -321,6 +329,17 @@ impl NextHops {
 }
 
 /// A route. `D` names its devices: [`Dev`] if indexed, [`crate::IfName`] if authored.
+///
+/// ```
+/// use trueup_net::{IfName, NextHop, NextHops, Route};
+///
+/// let hop = NextHop::via("10.1.0.9".parse()?).with_dev("eth0".parse()?);
+/// let route: Route<IfName> = Route::new("10.2.0.0/16".parse()?, NextHops::One(hop))
+///     .with_table(100)
+///     .with_src("10.1.0.1".parse()?);
+/// assert_eq!((route.table, route.metric, route.scope), (100, 0, None));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -480,6 +499,16 @@ setters! { impl Route<D> {
 
 /// A route's identity. IPv4 and IPv6 never share a key, since their destinations differ. The order
 /// is that of the kernel's dump of a table.
+///
+/// ```
+/// use trueup_net::{IfName, NextHops, Route, RouteKey, RouteType};
+///
+/// let dst = "10.2.0.0/16".parse()?;
+/// let route: Route<IfName> = Route::new(dst, NextHops::None).with_kind(RouteType::Blackhole);
+/// assert_eq!(route.key(), RouteKey::new(254, dst)); // table main
+/// assert_ne!(route.with_metric(7).key(), RouteKey::new(254, dst)); // another route
+/// # Ok::<(), trueup_net::ParseError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]

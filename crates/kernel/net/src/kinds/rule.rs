@@ -37,6 +37,16 @@ pub enum RuleAction {
 }
 
 /// A policy routing rule: selectors, and an action for matching packets.
+///
+/// ```
+/// use trueup_net::{Family, Rule, RuleAction};
+///
+/// let rule = Rule::new(Family::Inet, 1000, RuleAction::Lookup(100))
+///     .with_from("10.0.0.0/8".parse()?)
+///     .with_iif("eth0".parse()?);
+/// assert_eq!(rule.to, None); // any destination
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]

@@ -8,6 +8,15 @@ use std::str::FromStr;
 use super::ParseError;
 
 /// An interface name: 1 to 15 bytes, not necessarily UTF-8 (`IFNAMSIZ` less the NUL).
+///
+/// ```
+/// use trueup_net::IfName;
+///
+/// let name: IfName = "eth0".parse()?;
+/// assert_eq!(name.to_string(), "eth0");
+/// assert!("an-interface-name".parse::<IfName>().is_err()); // 17 bytes
+/// # Ok::<(), trueup_net::ParseError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IfName(Short);
 

@@ -108,6 +108,15 @@ pub enum ParseError {
 }
 
 /// A destination or source prefix without host bits: `10.0.0.0/8`, `2001:db8::/32`.
+///
+/// ```
+/// use trueup_net::Prefix;
+///
+/// let prefix: Prefix = "10.2.0.0/16".parse()?;
+/// assert_eq!(prefix, Prefix::new("10.2.0.0".parse()?, 16)?);
+/// assert!("10.2.0.1/16".parse::<Prefix>().is_err()); // it has host bits
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "IpNetwork", into = "IpNetwork"))]

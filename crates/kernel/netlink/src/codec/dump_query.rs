@@ -68,6 +68,16 @@ pub enum Consistency {
 pub type RowPosition = (u32, u32);
 
 /// The part of a namespace that a read covers.
+///
+/// ```
+/// use trueup_net::{Dev, Kind, Kinds};
+/// use trueup_netlink::codec::ReadScope;
+///
+/// let scope = ReadScope::default()
+///     .with_kinds(Kinds::NONE.with(Kind::Address))
+///     .with_devices([7].into());
+/// assert!(scope.covers_device(Dev::index(7)) && !scope.covers_device(Dev::index(8)));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadScope {

@@ -99,6 +99,21 @@ pub fn decode(message: &Message<'_>) -> Result<Option<(Object, bool)>, Undecodab
 /// Encodes the creation of an object that must not exist yet (else `EEXIST`), like
 /// [`KindCodec::encode`].
 ///
+/// ```
+/// use trueup_net::{Address, Dev};
+/// use trueup_netlink::codec;
+/// use trueup_netlink::wire::Messages;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let address: Address = Address::new(Dev::index(7), "10.1.0.1/24".parse()?);
+/// let mut buffer = Vec::new();
+/// codec::create(&mut buffer, &address, &codec::existing)?;
+/// let message = Messages::new(&buffer).next().expect("one message");
+/// assert_eq!(message.header.kind, codec::address::NEW);
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 ///
 /// The same as [`KindCodec::encode`].

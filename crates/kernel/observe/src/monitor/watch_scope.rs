@@ -11,6 +11,15 @@ use trueup_net::{Kind, Kinds, Route, RouteKey};
 ///
 /// A set that is `None` includes everything. A device that does not exist yet has no index. When it
 /// appears, the links become dirty with any index.
+///
+/// ```
+/// use trueup_net::{Kind, Kinds};
+/// use trueup_observe::WatchScope;
+///
+/// let scope = WatchScope::new(Kinds::NONE.with(Kind::Route), 116);
+/// assert_eq!(scope.protocol, 116);
+/// assert!(scope.devices.is_none()); // any device
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WatchScope {

@@ -9,6 +9,15 @@ use super::{
 use crate::values::{Dev, IfName};
 
 /// An interface's kind (`IFLA_INFO_KIND`), with that kind's attributes.
+///
+/// ```
+/// use trueup_net::{IfName, LinkKind, VlanAttrs};
+///
+/// let vlan: LinkKind<IfName> = LinkKind::Vlan(VlanAttrs::new("eth0".parse()?, 7));
+/// assert_eq!(vlan.name(), "vlan");
+/// assert_eq!(LinkKind::<IfName>::veth("p1".parse()?).name(), "veth");
+/// # Ok::<(), trueup_net::ParseError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
