@@ -31,7 +31,7 @@ use crate::world;
 /// # Ok::<(), trueup_agent::Error>(())
 /// ```
 pub struct Plan {
-    /// The ops on the network.
+    /// The ops on links, addresses, neighbours, routes and rules, with conflicts and notices.
     pub network: net::Plan,
     /// The observed network that the ops are based on.
     pub observed: rtnl::Snapshot,

@@ -27,7 +27,7 @@ use crate::world::Export;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct File {
-    /// The settings for the whole file.
+    /// The settings for all objects; each has its default if it is not in the file.
     pub settings: Settings,
     /// The objects in the order of the file, routes in the order of their keys. They do not have
     /// the marker yet.

@@ -38,7 +38,7 @@ pub enum Verb {
     Configure,
     /// Brings the object into another run state.
     SetRunState,
-    /// Destroys the object.
+    /// Ends the object's existence, as far as the backend can.
     Destroy,
     /// A verb of the backend, for jobs, such as `snapshot` or `migrate`.
     Other(String),

@@ -56,7 +56,8 @@ pub trait Backend: Send + Sync + 'static {
     /// or labels of tasks. It has at most 64 characters of `a-z0-9-`.
     fn start(&self, action: &Action, request: &str) -> Started;
 
-    /// Returns the state of a task.
+    /// Returns the state of a task that [`start`](Self::start) began, by the id that the backend
+    /// gave it.
     ///
     /// # Errors
     ///

@@ -56,7 +56,8 @@ impl Value {
         Value { text: text.into(), is_secret: true }
     }
 
-    /// Returns true if the value is secret.
+    /// Returns true if the value was made by [`secret`](Self::secret): `Debug` and `Display` do not
+    /// show it.
     pub fn is_secret(&self) -> bool {
         self.is_secret
     }

@@ -28,7 +28,7 @@ pub struct Operation {
     pub ended: Option<SystemTime>,
 }
 
-/// The state of an operation.
+/// The progress of an operation, up to its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OperationState {

@@ -510,7 +510,7 @@ pub struct Rest {
     /// When the next pass is due, for [`Loop::pass`], unless a wake-up comes before; `None` if none
     /// is.
     pub pass_at: Option<Instant>,
-    /// True if a pass is due now.
+    /// True if [`Loop::pass`] would run a pass at once. Then `until` is `None`.
     pub is_pass_due: bool,
 }
 

@@ -56,7 +56,7 @@ impl Error {
         self.kind
     }
 
-    /// True if the loop has ended.
+    /// True if the kind is [`Ended`](ErrorKind::Ended): the loop does nothing more.
     pub fn is_ended(&self) -> bool {
         self.kind == ErrorKind::Ended
     }

@@ -23,8 +23,8 @@ const MAX_QUESTIONS: usize = 1 << 10;
 
 /// Controls a [`Loop`](crate::Loop) from any thread. Clones control the same loop.
 ///
-/// A call that blocks has a time limit. Once the loop has ended, or a stop was requested, calls fail
-/// with [`Ended`](ErrorKind::Ended), even after a panic of the source.
+/// A call that blocks has a time limit. Once the loop has ended, or a stop was requested, calls
+/// fail with [`Ended`](ErrorKind::Ended), even after a panic of the source.
 ///
 /// # Futures
 ///

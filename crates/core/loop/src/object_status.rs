@@ -116,7 +116,7 @@ impl Events {
         Some(event)
     }
 
-    /// Waits for the next event.
+    /// Waits for the next event, at most for `timeout`.
     ///
     /// # Errors
     ///

@@ -47,7 +47,7 @@ pub enum Action {
     End,
 }
 
-/// The state of the subscription for hints.
+/// The way in which hints come, as the driver reports it after [`Action::Subscribe`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SubscriptionState {

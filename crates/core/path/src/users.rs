@@ -48,7 +48,7 @@ impl TrustedUsers {
         TrustedUsers { us, outer_root: None }
     }
 
-    /// True if `user` is one of them.
+    /// True if the user with this number is trusted. Root (0) is.
     #[must_use]
     pub fn has(&self, user: u32) -> bool {
         user == 0 || user == self.us || self.outer_root == Some(user)

@@ -59,7 +59,7 @@ impl StdError for Error {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Rejected<J> {
-    /// The queue is closed or closing.
+    /// The queue accepts no jobs any longer; the job is as it was given.
     Closed(J),
     /// Too many jobs wait: of this key, or of all keys.
     Full(J),
@@ -73,7 +73,7 @@ impl<J> Rejected<J> {
         }
     }
 
-    /// True if the queue is closed or closing.
+    /// True if no later submission can succeed either.
     pub fn is_closed(&self) -> bool {
         matches!(self, Rejected::Closed(_))
     }

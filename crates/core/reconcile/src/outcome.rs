@@ -34,7 +34,7 @@ pub enum Outcome<F = ErrorClass, P = ()> {
 }
 
 impl<F, P> Outcome<F, P> {
-    /// Returns true if the op was applied.
+    /// Returns true for [`Applied`](Self::Applied): the op was carried out.
     pub fn is_applied(&self) -> bool {
         matches!(self, Outcome::Applied)
     }
@@ -203,7 +203,7 @@ impl<R: fmt::Display> fmt::Display for Pending<R> {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ops {
-    /// The number of applied ops.
+    /// The number of ops that were carried out, or found done already.
     pub applied: u64,
     /// The number of ops that were refused, or got no answer.
     pub failed: u64,

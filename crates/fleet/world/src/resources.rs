@@ -10,7 +10,7 @@ use crate::watch::Decoded;
 use crate::world::ATTEMPTS;
 use crate::{Entry, Error, ErrorKind, LeaseId, Revision, Watch, WatchConfig, World};
 
-/// One host, or any.
+/// The hosts that an export is for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hosts {
     /// Any host, including hosts that join later.
@@ -133,7 +133,7 @@ impl Export {
         Export { persist: true, ..self }
     }
 
-    /// Returns the key of this export, if `exporter` exports it.
+    /// Returns the key that the export has in the store when the host `exporter` exports it.
     pub fn key(&self, exporter: &str) -> ResourceKey {
         ResourceKey {
             exporter: exporter.to_owned(),
@@ -158,7 +158,7 @@ impl Export {
 pub struct Filter {
     /// The kind to match, such as `route`.
     pub kind: Option<String>,
-    /// The name to match.
+    /// The exact bytes of the name to match.
     pub name: Option<Vec<u8>>,
     /// The name of the exporting host to match.
     pub exporter: Option<String>,
@@ -170,13 +170,13 @@ impl Filter {
         Filter::default()
     }
 
-    /// Returns the filter that matches one kind.
+    /// Returns the filter that matches all names and exporters of one kind.
     pub fn kind(kind: impl Into<String>) -> Filter {
         let kind = Some(kind.into());
         Filter { kind, ..Filter::default() }
     }
 
-    /// Returns true if the filter matches a resource.
+    /// Returns true if each stated part equals the key's.
     pub fn matches(&self, key: &ResourceKey) -> bool {
         self.kind.as_ref().is_none_or(|it| *it == key.kind)
             && self.name.as_ref().is_none_or(|it| *it == key.name)

@@ -74,7 +74,7 @@ struct State {
     offers: BTreeSet<String>,
 }
 
-/// The state of a session.
+/// The state of a session, as of its last call to the store.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SessionStatus {
@@ -115,7 +115,7 @@ impl Session {
         })))
     }
 
-    /// Returns the world that the session belongs to.
+    /// Returns the world, with the connection that the session uses.
     pub fn world(&self) -> &World {
         &self.0.world
     }

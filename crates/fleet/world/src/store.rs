@@ -42,7 +42,7 @@ pub trait Store: Send + Sync + 'static {
     /// [`limits`](Self::limits), or writes one key twice.
     fn commit(&self, compares: &[Compare], writes: &[Write]) -> Result<Option<Revision>, Error>;
 
-    /// Returns the limits of one transaction.
+    /// Returns the largest transaction that the store accepts.
     fn limits(&self) -> Limits;
 
     /// Watches all keys that begin with `prefix`, for changes after the revision `after`.
@@ -177,11 +177,11 @@ pub enum Compare {
     Absent(Vec<u8>),
     /// The key's value was written by this revision.
     Modified(Vec<u8>, Revision),
-    /// The key has this value.
+    /// The key exists and has exactly this value: first the key, then the value.
     Value(Vec<u8>, Vec<u8>),
 }
 
-/// A write of a transaction.
+/// A write of a transaction. All writes of one transaction have the same revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
     /// Sets a key and its lease.
@@ -198,7 +198,7 @@ pub enum Write {
 }
 
 impl Compare {
-    /// Returns the key that is compared.
+    /// Returns the full key, with the world's prefix, whose state the condition is about.
     pub fn key(&self) -> &[u8] {
         match self {
             Compare::Absent(key) | Compare::Modified(key, _) | Compare::Value(key, _) => key,
@@ -207,7 +207,7 @@ impl Compare {
 }
 
 impl Write {
-    /// Returns the key that is written.
+    /// Returns the full key, with the world's prefix, that is set or deleted.
     pub fn key(&self) -> &[u8] {
         match self {
             Write::Put { key, .. } | Write::Delete(key) => key,

@@ -34,7 +34,7 @@ pub(crate) use mirror::{Content, Mirror, Raw};
 /// let Some(Event::Ready(view)) = watch.next(Duration::from_secs(10))? else {
 ///     panic!("the embedded store answers at once");
 /// };
-/// assert_eq!(view.values["mtu"], "1400");
+/// assert_eq!(view.values["mtu"].0, "1400");
 /// # Ok(())
 /// # }
 /// # #[cfg(feature = "embedded")]
@@ -174,7 +174,7 @@ pub struct View<K: Ord, V> {
     pub values: BTreeMap<K, (V, Revision)>,
     /// The ids of malformed values, with the reasons. They exist, but their values are unknown.
     pub malformed: BTreeMap<K, String>,
-    /// The number of malformed keys.
+    /// The number of keys that are not in the form of this crate, so that their ids are unknown.
     pub malformed_keys: usize,
 }
 

@@ -59,7 +59,7 @@ impl World {
         &self.host
     }
 
-    /// Returns the store that the world is in.
+    /// Returns the store, as this host is connected to it.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }

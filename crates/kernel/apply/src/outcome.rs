@@ -45,7 +45,7 @@ impl fmt::Display for Wait {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredForms {
-    /// The form that was written.
+    /// The written form.
     pub desired: String,
     /// The stored form. `None` if the kernel stores no object.
     pub stored: Option<String>,

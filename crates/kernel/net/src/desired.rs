@@ -19,7 +19,8 @@ per_kind! {
     /// let route: Route<IfName> =
     ///     Route::new("10.2.0.0/16".parse()?, NextHops::None).with_kind(RouteType::Blackhole);
     /// let desired = Desired::default().with_routes(Routes::from_iter([route]));
-    /// assert_eq!(desired.routes.len(), 1);
+    /// assert_eq!(desired.routes.map(|routes| routes.len()), Some(1));
+/// assert!(desired.links.is_none()); // not managed
     /// # Ok::<(), trueup_net::ParseError>(())
     /// ```
     #[derive(Clone, Debug, Default, PartialEq)]
@@ -93,7 +94,8 @@ impl Desired {
         self.routes.as_ref().is_some_and(|routes| routes.get(key).is_some())
     }
 
-    /// Returns the managed kinds.
+    /// Returns the kinds that a pass may change: those with a list, even an empty one. Nexthop
+    /// objects are managed with routes.
     pub fn managed(&self) -> Kinds {
         let mut stated = Kinds::NONE;
         each_kind!(K => if OfKind::<K>::of_kind(self).count().is_some() {

@@ -11,7 +11,7 @@ use crate::kinds::{Action, ForwardingEntry, NextHops, Object, ObjectKind as _, R
 use crate::values::{Dev, Family, IfName, Prefix};
 use crate::with_object;
 
-/// The reason for an op.
+/// Why an op is in a plan, such as a missing object or a differing field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {

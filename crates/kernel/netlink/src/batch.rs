@@ -30,7 +30,7 @@ pub const BATCH_BYTES: usize = 64 * 1024;
 ///
 /// ```
 /// use trueup_netlink::codec::link;
-/// use trueup_netlink::{Batch, Namespace, Socket};
+/// use trueup_netlink::Batch;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut batch = Batch::new();
@@ -48,7 +48,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Returns an empty batch.
+    /// Returns a batch without messages. It allocates with the first [`push`](Self::push).
     #[must_use]
     pub fn new() -> Self {
         Self::default()

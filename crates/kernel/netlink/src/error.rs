@@ -9,7 +9,7 @@ use trueup_net::Dev;
 
 use crate::kernel_error::{ErrnoText, KernelError};
 
-/// The category of an [`Error`].
+/// The kinds of [`Error`], for callers that react to some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -70,7 +70,7 @@ enum Repr {
 }
 
 impl Error {
-    /// Returns the category of the error.
+    /// Returns the kind, for callers that react to some errors.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match &*self.0 {

@@ -35,7 +35,7 @@ impl KernelError {
         Self { errno, message: None, attribute: None, missing: None }
     }
 
-    /// Returns the errno, positive.
+    /// Returns the errno (errno(3)), from 1 to 4095.
     #[must_use]
     pub fn errno(&self) -> i32 {
         self.errno

@@ -28,7 +28,7 @@ const DRAIN: usize = 1024;
 ///
 /// let mut events = Multicast::open(&Namespace::current(), &[Group::LINK])?;
 /// let mut count = 0;
-/// events.receive(Duration::from_secs(1), |_, _| count += 1)?;
+/// events.receive(Duration::from_secs(1), |_| count += 1)?;
 /// println!("{count} links changed within a second");
 /// # Ok::<(), trueup_netlink::Error>(())
 /// ```

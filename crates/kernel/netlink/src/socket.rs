@@ -139,7 +139,8 @@ impl Socket {
         self.timeout
     }
 
-    /// Sets [`timeout`](Self::timeout).
+    /// Sets the [`timeout`](Self::timeout): the longest silence of the kernel, not a limit on a
+    /// whole dump.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }

@@ -28,7 +28,7 @@ pub enum Incomplete {
 }
 
 impl Incomplete {
-    /// Returns the incomplete kind.
+    /// Returns the kind of which nothing may be deleted, because objects may be missing.
     pub fn kind(&self) -> Kind {
         match self {
             Incomplete::Interrupted(kind)

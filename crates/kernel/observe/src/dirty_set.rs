@@ -54,7 +54,7 @@ pub struct DirtySet {
 }
 
 impl DirtySet {
-    /// Returns the set with everything in it.
+    /// Returns the set after a loss of events: all objects must be read again.
     pub fn everything() -> DirtySet {
         DirtySet { everything: true, more_removed: true, ..DirtySet::default() }
     }
@@ -70,7 +70,7 @@ impl DirtySet {
         self.more_removed || !has_known_cause || self.removed.contains(key)
     }
 
-    /// Returns true if nothing is dirty.
+    /// Returns true if no object must be read again.
     pub fn is_empty(&self) -> bool {
         *self == DirtySet::default()
     }

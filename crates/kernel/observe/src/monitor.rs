@@ -38,12 +38,14 @@ const WRITERS: usize = 16;
 /// Listens to the events of one namespace. Poll its descriptor: if it is readable or in error, call
 /// [`drain`](Self::drain).
 ///
-/// ```no_run
+/// ```
 /// use std::os::fd::AsFd as _;
 /// use trueup_netlink::Namespace;
 /// use trueup_observe::Monitor;
 ///
-/// let mut monitor = Monitor::open(&Namespace::current())?;
+/// let here = Namespace::current();
+/// # let here = trueup_testkit::model::Kernel::new().namespace();
+/// let mut monitor = Monitor::open(&here)?;
 /// // ... wait until the descriptor is readable ...
 /// let _ = monitor.as_fd();
 /// if monitor.drain()?.is_dirty {
@@ -213,11 +215,13 @@ impl Monitor {
 
     /// Returns and clears the dirty set.
     ///
-    /// ```no_run
+    /// ```
     /// use trueup_netlink::Namespace;
     /// use trueup_observe::Monitor;
     ///
-    /// let mut monitor = Monitor::open(&Namespace::current())?;
+    /// let here = Namespace::current();
+    /// # let here = trueup_testkit::model::Kernel::new().namespace();
+    /// let mut monitor = Monitor::open(&here)?;
     /// monitor.drain()?;
     /// let dirty = monitor.take_dirty();
     /// assert!(monitor.take_dirty().is_empty()); // the first call has cleared it

@@ -13,11 +13,13 @@ use crate::observer::Observer;
 
 /// The objects that were read, and the reasons why kinds are incomplete.
 ///
-/// ```no_run
+/// ```
 /// use trueup_netlink::Namespace;
 /// use trueup_observe::{Observer, ReadScope};
 ///
-/// let snapshot = Observer::open(&Namespace::current())?.snapshot(&ReadScope::whole())?;
+/// let here = Namespace::current();
+/// # let here = trueup_testkit::model::Kernel::new().namespace();
+/// let snapshot = Observer::open(&here)?.snapshot(&ReadScope::whole())?;
 /// if !snapshot.is_complete() {
 ///     println!("delete nothing: {:?}", snapshot.incomplete);
 /// }
@@ -95,12 +97,14 @@ impl Observer {
 
     /// Reads the index of the link with a name; `None` if there is none.
     ///
-    /// ```no_run
+    /// ```
     /// use trueup_netlink::Namespace;
     /// use trueup_observe::Observer;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let mut observer = Observer::open_lazily(&Namespace::current())?;
+    /// let here = Namespace::current();
+    /// # let here = trueup_testkit::model::Kernel::new().namespace();
+    /// let mut observer = Observer::open_lazily(&here)?;
     /// match observer.link_index(&"eth0".parse()?)? {
     ///     Some(index) => println!("eth0 is {index}"),
     ///     None => println!("no eth0"),

@@ -30,7 +30,7 @@ enum Repr {
     Reserved(u8),
 }
 
-/// The category of an [`Error`].
+/// The kinds of [`Error`], for callers that react to some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -52,7 +52,7 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    /// Returns the category of the error.
+    /// Returns the kind, for callers that react to some errors.
     pub fn kind(&self) -> ErrorKind {
         match &self.0 {
             Repr::Netlink(error) if error.kind() == netlink::ErrorKind::Namespace => {
@@ -92,7 +92,8 @@ impl Error {
         }
     }
 
-    /// Returns the ledger's error, if this is one.
+    /// Returns the ledger's own error if the kind is [`Ledger`](ErrorKind::Ledger); `None`
+    /// otherwise.
     pub fn ledger(&self) -> Option<&LedgerError> {
         match &self.0 {
             Repr::Ledger(error) => Some(error),

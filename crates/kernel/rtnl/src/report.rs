@@ -15,7 +15,7 @@ use crate::status::StatusChanges;
 /// The result of a pass. It has exactly one outcome for each op. An op that was refused or not sent
 /// is left out if its object is still as desired.
 ///
-/// ```no_run
+/// ```
 /// use trueup_net::Desired;
 /// use trueup_reconcile::{PassInput, Report as _, Source as _};
 /// use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
@@ -23,6 +23,7 @@ use crate::status::StatusChanges;
 /// let (desired, options) = (Desired::default(), Options::default());
 /// let mut ledger = MemoryLedger::default();
 /// let here = Namespace::current();
+/// # let here = trueup_testkit::model::Kernel::new().namespace();
 /// let input = PassInput::new(&here, &desired, &mut ledger, &options);
 /// let report = Rtnl::new().reconcile(input)?;
 /// println!("{} applied, converged: {}", report.applied().count(), report.converged());

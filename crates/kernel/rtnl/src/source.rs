@@ -84,11 +84,12 @@ impl Rtnl {
     /// managed objects, but only foreign routes that matter to the plan. Nothing is deleted of a
     /// kind that could not be read whole. Changes neither the kernel nor the ledger.
     ///
-    /// ```no_run
+    /// ```
     /// use trueup_net::Desired;
     /// use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
     ///
     /// let (here, desired) = (Namespace::current(), Desired::default().with_routes([]));
+    /// # let here = trueup_testkit::model::Kernel::new().namespace();
     /// let (ledger, options) = (MemoryLedger::default(), Options::default());
     /// let (plan, _observed) = Rtnl::new().plan(&here, &desired, &ledger, &options)?;
     /// print!("{}", plan.text()); // nothing is changed

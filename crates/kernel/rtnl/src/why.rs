@@ -17,7 +17,7 @@ pub(crate) use explain::explain;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Query {
-    /// A link, by its name.
+    /// The link of one name, whether or not it exists.
     Link {
         /// The link's name; it need not exist.
         name: IfName,
@@ -177,7 +177,7 @@ pub enum Step {
 }
 
 impl Whose {
-    /// Returns true if it is ours to change.
+    /// Returns true if the marker or the ledger proves that a pass may change and delete it.
     pub fn is_ours(self) -> bool {
         matches!(self, Whose::Marked | Whose::Recorded)
     }

@@ -45,7 +45,7 @@ pub enum At {
     EveryChange,
     /// At the n-th dump of a kind.
     Dump(Kind, u32),
-    /// At every dump of a kind.
+    /// At every dump of a kind, repeated attempts included.
     EveryDump(Kind),
     /// Each time a listening socket reads announcements; it reads all waiting ones at once.
     Announcements,

@@ -25,7 +25,7 @@ pub trait Layer: Send {
         inner.receive(buffer)
     }
 
-    /// Returns the cookie of the namespace.
+    /// Returns the namespace's cookie; by default the one below the layer.
     ///
     /// # Errors
     ///

@@ -13,7 +13,7 @@ pub type Claims = BTreeMap<Vec<u8>, Claim>;
 /// ```
 /// use std::collections::BTreeMap;
 /// use trueup_reconcile::{Claim, Ledger as _, LedgerError, MemoryLedger};
-/// use trueup_testkit::ledger::{Claims, InterceptedLedger};
+/// use trueup_testkit::{Claims, InterceptedLedger};
 ///
 /// let refuse = |_: &mut MemoryLedger, _: Claims| Err(LedgerError::new("disk full"));
 /// let mut ledger = InterceptedLedger::new(MemoryLedger::default(), refuse);

@@ -155,7 +155,7 @@ fn run(name: &str, test: fn()) -> Result<(), Failed> {
         .map_err(|panic| Failed::from(panic_text(&*panic)))
 }
 
-/// Returns the message of a panic.
+/// Returns the text that a panic was given, for a payload of `catch_unwind`.
 pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<String>()

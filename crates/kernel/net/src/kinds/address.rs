@@ -99,7 +99,7 @@ impl AddressFlags {
         AddressFlags(bits & all)
     }
 
-    /// Returns the bits, as in `IFA_FLAGS`.
+    /// Returns the bits of `IFA_FLAGS` (linux/if_addr.h) that are configuration.
     pub fn bits(self) -> u32 {
         self.0
     }
@@ -176,7 +176,7 @@ pub enum DuplicateDetection {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Address<D = Dev> {
-    /// The device that it is on.
+    /// The device with the address: by index if observed, by name if desired.
     pub dev: D,
     /// The address with its prefix length (`IFA_LOCAL`).
     pub address: IpNetwork,
@@ -254,7 +254,7 @@ impl<D> Address<D> {
         })
     }
 
-    /// Returns the address family.
+    /// Returns the family of the address; the peer has the same one.
     pub fn family(&self) -> Family {
         Family::of(self.address.ip())
     }
@@ -336,7 +336,7 @@ impl<D: Copy> Address<D> {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct AddressKey<D = Dev> {
-    /// The device that it is on.
+    /// The device with the address: by index if observed, by name if desired.
     pub dev: D,
     /// The IP address, without its prefix length.
     pub address: IpAddr,

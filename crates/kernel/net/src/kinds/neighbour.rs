@@ -44,7 +44,7 @@ pub enum NeighbourState {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Neighbour<D = Dev> {
-    /// The device that it is on.
+    /// The device on whose link the neighbour is: by index if observed, by name if desired.
     pub dev: D,
     /// The neighbour's IP address.
     pub dst: IpAddr,
@@ -52,7 +52,7 @@ pub struct Neighbour<D = Dev> {
     pub lladdr: Option<LinkAddr>,
     /// Declared, or the kernel's own.
     pub state: NeighbourState,
-    /// True if the neighbour is a router (`NTF_ROUTER`).
+    /// True if an IPv6 neighbour announces itself as a router (`NTF_ROUTER`, RFC 4861).
     pub router: bool,
     /// True if another control plane learned it (`NTF_EXT_LEARNED`).
     pub ext_learn: bool,
@@ -149,11 +149,12 @@ impl<D: Copy> Neighbour<D> {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct NeighbourKey<D = Dev> {
-    /// The device that it is on.
+    /// The device on whose link the neighbour is: by index if observed, by name if desired.
     pub dev: D,
     /// The neighbour's IP address.
     pub dst: IpAddr,
-    /// True if it is a proxy entry.
+    /// True if this host answers for the address itself (`NTF_PROXY`), with no link-layer address
+    /// stored.
     pub proxy: bool,
 }
 

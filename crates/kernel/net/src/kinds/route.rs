@@ -47,7 +47,7 @@ pub enum RouteType {
     Broadcast,
     /// They are delivered to this host if the address is anycast.
     Anycast,
-    /// They are multicast.
+    /// They are copied to the group's receivers (`RTN_MULTICAST`).
     Multicast,
     /// They are silently dropped.
     Blackhole,
@@ -57,7 +57,7 @@ pub enum RouteType {
     Prohibit,
     /// The lookup continues with the next rule.
     Throw,
-    /// Any other `rtm_type`.
+    /// Any other `rtm_type` (linux/rtnetlink.h), as the kernel reported it.
     Other(u8),
 }
 
@@ -75,7 +75,7 @@ impl RouteType {
         (RouteType::Throw, "throw"),
     ];
 
-    /// Returns the type with the number (`RTN_*`).
+    /// Returns the type of an `rtm_type` (`RTN_*`); [`Other`](Self::Other) for 0 and from 10 on.
     #[inline]
     pub fn from_number(number: u8) -> RouteType {
         let known = usize::from(number).checked_sub(1).and_then(|at| RouteType::NUMBERED.get(at));
@@ -191,7 +191,7 @@ setters! { impl NextHop<D> {
     with_found(found: bool);
 } }
 
-/// The next hops of a route.
+/// The next hops of a route: written in the route, or in a nexthop object that it refers to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -501,10 +501,10 @@ setters! { impl Route<D> {
 /// is that of the kernel's dump of a table.
 ///
 /// ```
-/// use trueup_net::{IfName, NextHops, Route, RouteKey, RouteType};
+/// use trueup_net::{NextHops, ObjectKind as _, Route, RouteKey, RouteType};
 ///
 /// let dst = "10.2.0.0/16".parse()?;
-/// let route: Route<IfName> = Route::new(dst, NextHops::None).with_kind(RouteType::Blackhole);
+/// let route: Route = Route::new(dst, NextHops::None).with_kind(RouteType::Blackhole);
 /// assert_eq!(route.key(), RouteKey::new(254, dst)); // table main
 /// assert_ne!(route.with_metric(7).key(), RouteKey::new(254, dst)); // another route
 /// # Ok::<(), trueup_net::ParseError>(())

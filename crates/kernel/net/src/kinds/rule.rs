@@ -103,11 +103,12 @@ pub struct FwMark {
     pub mask: u32,
 }
 
-/// An inclusive range of numbers.
+/// An inclusive range of ports or of user ids (`FRA_SPORT_RANGE`, `FRA_DPORT_RANGE`,
+/// `FRA_UID_RANGE`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NumberRange<T> {
-    /// The first number of the range.
+    /// The smallest number that matches.
     pub start: T,
     /// The last number of the range, included.
     pub end: T,

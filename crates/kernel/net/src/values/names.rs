@@ -234,12 +234,12 @@ impl InterfacePattern {
         Ok(InterfacePattern(pattern.to_vec()))
     }
 
-    /// Returns the pattern's bytes.
+    /// Returns the bytes, in which `*` stands for any number of any bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Returns true if the name matches the pattern.
+    /// Returns true if the whole name matches. Letters match only in the same case.
     pub fn matches(&self, name: &IfName) -> bool {
         let mut parts = self.0.split(|byte| *byte == ANY);
         let first = parts.next().unwrap_or_default();

@@ -12,9 +12,9 @@ use ipnetwork::IpNetwork;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Family {
-    /// IPv4.
+    /// IPv4 (`AF_INET`, 2).
     Inet,
-    /// IPv6.
+    /// IPv6 (`AF_INET6`, 10).
     Inet6,
 }
 
@@ -159,7 +159,7 @@ impl Prefix {
         self.0.prefix() == 0
     }
 
-    /// Returns the first address.
+    /// Returns the lowest address, whose host bits are 0.
     pub fn address(self) -> IpAddr {
         self.0.ip()
     }
@@ -170,7 +170,7 @@ impl Prefix {
         self.0.prefix()
     }
 
-    /// Returns the address family.
+    /// Returns the family of all addresses in the prefix.
     pub fn family(self) -> Family {
         Family::of(self.0.ip())
     }

@@ -59,7 +59,7 @@ pub fn decode(body: &[u8]) -> Result<Option<ForwardingEntry>, Undecodable> {
     }))
 }
 
-/// Returns the request for all entries.
+/// Returns the request for the entries of all bridges and VXLAN devices (`AF_BRIDGE`).
 #[must_use]
 pub fn dump_request() -> Vec<u8> {
     super::dump_query::dump_request(GET, &[AF_BRIDGE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], None)

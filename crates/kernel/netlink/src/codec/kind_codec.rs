@@ -152,7 +152,8 @@ pub fn delete<K: KindCodec>(
     K::encode(buffer, Part::Whole, &Change::new(Action::Delete, object, resolve))
 }
 
-/// A change of one object.
+/// A change of one object, before it is encoded: the action, the object, and the indexes of
+/// devices.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Change<'a, T> {

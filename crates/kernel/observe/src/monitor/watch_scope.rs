@@ -64,7 +64,7 @@ impl WatchScope {
         }
     }
 
-    /// Returns the scope that includes everything.
+    /// Returns the scope in which a change of any object of any writer counts.
     pub fn everything() -> WatchScope {
         WatchScope { any_protocol: Kinds::ALL, ..WatchScope::new(Kinds::ALL, 0) }
     }

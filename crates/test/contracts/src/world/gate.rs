@@ -11,6 +11,21 @@ use trueup_world::{
 
 /// A gate between a store and its users, in place of a network. While it is closed each call fails
 /// as [unavailable](ErrorKind::Unavailable), and each watch ends.
+///
+/// ```
+/// use std::sync::Arc;
+/// use trueup_contracts::world::Gate;
+/// use trueup_world::Embedded;
+///
+/// # fn main() -> Result<(), trueup_world::Error> {
+/// let gate = Arc::new(Gate::default());
+/// let store = gate.around(Embedded::in_memory().connect());
+/// store.read(b"/", None)?;
+/// gate.close();
+/// assert!(store.read(b"/", None).unwrap_err().is_retryable());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Default)]
 pub struct Gate {
     is_closed: AtomicBool,

@@ -6,14 +6,15 @@ use std::net::IpAddr;
 use crate::values::serial::by_word;
 use crate::values::{Dev, words};
 
-/// The attributes of a bridge.
+/// The attributes of a bridge (`IFLA_BR_*`). In a desired one, `None` leaves a field as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct BridgeAttrs {
     /// True if the spanning tree protocol runs.
     pub stp: Option<bool>,
-    /// True if the bridge filters by VLAN tags.
+    /// True if the bridge forwards only the VLANs of each port. Needs
+    /// `CONFIG_BRIDGE_VLAN_FILTERING`.
     pub vlan_filtering: Option<bool>,
     /// The forwarding delay in hundredths of a second, as `ip -d link` shows it. A desired one is
     /// even.
@@ -61,7 +62,7 @@ impl<D> MacvlanAttrs<D> {
     }
 }
 
-/// The attributes of a bond.
+/// The attributes of a bond (`IFLA_BOND_*`). In a desired one, `None` leaves a field as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -151,7 +152,7 @@ pub enum VlanProtocol {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MacvlanMode {
-    /// Not at all.
+    /// Not at all: the device below drops packets between them.
     Private,
     /// Through an outside switch.
     Vepa,
