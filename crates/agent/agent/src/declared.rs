@@ -32,9 +32,9 @@ use crate::world::{self, Surroundings};
 /// # Ok::<(), trueup_agent::Error>(())
 /// ```
 pub struct Declared {
-    /// The file's name in errors.
+    /// The name by which errors call the file.
     pub name: String,
-    /// The file's content.
+    /// The parsed file, with the location of each object.
     pub file: File,
     /// The options of its passes, from its settings.
     pub options: Options,

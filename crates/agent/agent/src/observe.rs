@@ -29,7 +29,7 @@ use self::authored::Names;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Authored {
-    /// The file's content.
+    /// The namespace's objects, as a file would declare them.
     pub desired: Desired,
     /// The objects and properties that the file cannot express, and why.
     pub left_out: Vec<String>,

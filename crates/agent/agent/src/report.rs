@@ -265,11 +265,11 @@ pub struct OwnershipRecord {
 /// A foreign object whose key is declared, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ConflictRecord {
-    /// The kind of both objects.
+    /// The kind of both objects, such as `route`.
     pub kind: &'static str,
-    /// The declared object as text.
+    /// The declared object, in the words of its command.
     pub desired: String,
-    /// The foreign object as text.
+    /// The foreign object, in the words of its command.
     pub foreign: String,
     /// The names of the fields that differ.
     pub differs: Vec<&'static str>,

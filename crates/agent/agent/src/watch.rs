@@ -73,7 +73,7 @@ pub const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// The settings of the loops.
+    /// The interval, backoff and limits of the loop of each source.
     pub passes: trueup_loop::Config,
     /// The limit of changes: a rate for each second, and a burst. `None` for no limit.
     pub budget: Option<Budget>,
@@ -96,7 +96,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Sets how the loops run.
+    /// Sets the interval, backoff and limits of the loop of each source.
     #[must_use]
     pub fn with_passes(self, passes: trueup_loop::Config) -> Config {
         Config { passes, ..self }

@@ -30,7 +30,7 @@ pub struct Normalisers {
 }
 
 impl Normalisers {
-    /// Creates an empty registry.
+    /// Creates a registry in which each value equals only itself.
     pub fn new() -> Normalisers {
         Normalisers::default()
     }

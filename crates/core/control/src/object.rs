@@ -74,7 +74,8 @@ impl Value {
 }
 
 impl Object {
-    /// Creates an object without fields.
+    /// Creates an object without fields and without a run state: as a desired one, it only has to
+    /// exist.
     pub fn new() -> Object {
         Object::default()
     }

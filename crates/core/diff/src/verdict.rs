@@ -42,7 +42,7 @@ pub enum Verdict {
     Create,
     /// Changes our item into the desired one.
     Change,
-    /// Deletes our item.
+    /// Deletes our item, because it is not desired.
     Delete,
     /// Does nothing and reports that another writer's item is in the way. A planner may be allowed
     /// to take it over.

@@ -47,7 +47,7 @@ impl Execution {
         Execution { journal: journal.clone(), stored }
     }
 
-    /// Returns the operation's current record.
+    /// Returns the operation's record, as the last call has written it.
     pub fn operation(&self) -> &Operation {
         &self.stored.operation
     }

@@ -40,7 +40,7 @@ pub enum OperationState {
     InDoubt(String),
     /// The operation took effect.
     Succeeded,
-    /// The operation failed for this reason.
+    /// The operation failed; the text is the reason that its executor gave.
     Failed(String),
     /// The operation took effect in part and was undone, for this reason.
     Compensated(String),
@@ -53,7 +53,7 @@ pub enum OperationState {
 pub enum Outcome {
     /// The operation took effect, with this answer.
     Succeeded(Vec<u8>),
-    /// The operation failed for this reason.
+    /// The operation failed; the text is the reason that its executor gave.
     Failed(String),
     /// The operation took effect in part and was undone, for this reason.
     Compensated(String),

@@ -17,7 +17,7 @@ use crate::{Error, ErrorKind, Revision};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ObjectStatus {
-    /// The object's kind and name.
+    /// The object's key, the same in each pass; the status has its kind and name in words.
     pub key: OpKey,
     /// The object's condition, with its reason.
     pub status: Arc<Status>,
@@ -68,14 +68,14 @@ impl Tried {
 pub enum Event {
     /// An object has a new status.
     Changed {
-        /// The object's kind and name.
+        /// The object's key, the same in each pass; the status has its kind and name in words.
         key: OpKey,
         /// The new status.
         status: Arc<Status>,
     },
     /// An object no longer has a status: it is in place, or neither present nor desired.
     Cleared {
-        /// The object's kind and name.
+        /// The object's key, the same in each pass; the status has its kind and name in words.
         key: OpKey,
         /// The former status.
         status: Arc<Status>,

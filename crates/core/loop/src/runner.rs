@@ -115,7 +115,7 @@ impl Runner {
         lock(&self.inner.tasks).by_number.len()
     }
 
-    /// True if no task runs.
+    /// True if all tasks have ended, or none was added.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

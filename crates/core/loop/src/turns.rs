@@ -179,7 +179,7 @@ pub struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Returns the member's number.
+    /// Returns the number of the member whose turn it is: [`Member::number`].
     pub fn number(&self) -> u64 {
         self.member.number
     }

@@ -36,7 +36,7 @@ pub enum Readers {
     /// Only its owner. Its mode is 0600 or less, or its access control list names only root and us,
     /// as for a systemd credential.
     Us,
-    /// Any user.
+    /// Any user: the content is no secret.
     Everybody,
 }
 

@@ -80,12 +80,12 @@ fn maps_all_users() -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Control {
-    /// Only root and we.
+    /// Only root and the user of this process.
     Ours,
     /// Any user can add entries, and only root and we can change other users' entries, as in
     /// `/tmp`.
     Sticky,
-    /// This user, by number.
+    /// Another user with this number, and root.
     User(u32),
     /// A group's members, or all users.
     Shared,

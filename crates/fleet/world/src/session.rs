@@ -125,7 +125,7 @@ impl Session {
         self.0.ttl
     }
 
-    /// Returns the session's current state.
+    /// Returns the state as of the last call to the store. It asks the store nothing.
     pub fn status(&self) -> SessionStatus {
         lock(&self.0.status).clone()
     }

@@ -170,7 +170,7 @@ pub struct Entry {
     pub lease: Option<LeaseId>,
 }
 
-/// A condition of a transaction.
+/// A condition of a transaction, which is written only if all conditions hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compare {
     /// The key does not exist.

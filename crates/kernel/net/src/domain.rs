@@ -51,11 +51,11 @@ pub struct Domain {
     pub interfaces: Vec<InterfacePattern>,
     /// True for the interfaces that this agent created, by its ledger, or is to create.
     pub created_interfaces: bool,
-    /// Routing tables with these numbers.
+    /// Routes in tables with these numbers, from 1 to 4294967295.
     pub tables: Vec<RangeInclusive<u32>>,
     /// Routes to destinations within these prefixes.
     pub prefixes: Vec<Prefix>,
-    /// Rules with these priorities.
+    /// Rules with these priorities (`FRA_PRIORITY`), 0 to 4294967295.
     pub rule_priorities: Vec<RangeInclusive<u32>>,
     /// True for all nexthop objects with the marker and a number from its range. No other agent may
     /// use the same marker for them.

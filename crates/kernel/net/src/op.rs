@@ -198,13 +198,13 @@ impl From<Object> for Hold {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Op {
-    /// The change to the object.
+    /// The change: create, update in place, or delete.
     pub action: Action,
     /// The object: as desired for a create or an update, as observed for a delete.
     pub object: Object,
     /// For an update, the object as observed.
     was: Option<Former>,
-    /// The reason for the op.
+    /// Why the op is due: missing, differing, no longer desired, and so on.
     pub reason: Reason,
     /// The reason not to carry it out, or `None`. Ops that need it wait with it.
     pub hold: Option<Hold>,

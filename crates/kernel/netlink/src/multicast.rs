@@ -49,7 +49,7 @@ impl Multicast {
         Ok(socket)
     }
 
-    /// Joins another group.
+    /// Joins another group: its events arrive from now on, and the socket's other groups stay.
     ///
     /// # Errors
     ///

@@ -75,7 +75,7 @@ impl DirtySet {
         *self == DirtySet::default()
     }
 
-    /// Adds another set.
+    /// Adds another set: an object is then dirty if it is in either.
     pub fn extend(&mut self, more: DirtySet) {
         self.everything |= more.everything;
         self.links |= more.links;

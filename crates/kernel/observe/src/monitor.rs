@@ -78,7 +78,7 @@ pub struct Monitor {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventSummary {
-    /// The number of events read.
+    /// The number of events read in this call; 0 if none was queued.
     pub events: usize,
     /// True if an event made something dirty.
     pub is_dirty: bool,

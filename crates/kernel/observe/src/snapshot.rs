@@ -28,7 +28,7 @@ use crate::observer::Observer;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// The objects, in key order.
+    /// The objects in canonical form and in key order, and the kinds that were read whole.
     pub observed: Observed,
     /// The reasons why some of the kinds read are not complete.
     pub incomplete: Vec<Incomplete>,

@@ -59,7 +59,7 @@ pub enum Query {
     },
 }
 
-/// The answer to a [`Query`].
+/// The facts about each object that a [`Query`] matches.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Explanation {
@@ -133,7 +133,7 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// trueup created it.
+    /// A pass created it.
     Made,
     /// It existed as desired, and was adopted.
     Adopted,

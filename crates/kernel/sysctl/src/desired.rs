@@ -105,7 +105,7 @@ impl Desired {
         Ok(desired)
     }
 
-    /// Declares a value.
+    /// Declares the value of a key, in addition to the keys declared before.
     ///
     /// # Errors
     ///

@@ -73,9 +73,9 @@ impl Lifetimes {
 pub struct AddressFlags(u32);
 
 impl AddressFlags {
-    /// `IFA_F_NODAD`: no duplicate address detection.
+    /// `IFA_F_NODAD`: an IPv6 address is used without duplicate address detection (RFC 4862).
     pub const NODAD: AddressFlags = AddressFlags(0x02);
-    /// `IFA_F_HOMEADDRESS`: Mobile IPv6.
+    /// `IFA_F_HOMEADDRESS`: a home address of Mobile IPv6 (RFC 6275).
     pub const HOMEADDRESS: AddressFlags = AddressFlags(0x10);
     /// `IFA_F_MANAGETEMPADDR`: the kernel makes temporary addresses beside it.
     pub const MNGTMPADDR: AddressFlags = AddressFlags(0x100);

@@ -48,9 +48,10 @@ pub struct Link<D = Dev> {
     /// The kind. A desired link without one must exist: trueup changes its declared fields, but
     /// neither creates nor deletes it.
     pub kind: Option<LinkKind<D>>,
-    /// True if administratively up (`IFF_UP`).
+    /// True if administratively up (`IFF_UP`), whatever the carrier. In a desired link, `None`
+    /// leaves it as it is.
     pub up: Option<bool>,
-    /// MTU in bytes (`IFLA_MTU`).
+    /// The MTU in bytes (`IFLA_MTU`). In a desired link, `None` leaves it as it is.
     pub mtu: Option<u32>,
     /// The hardware address, 6 bytes on Ethernet (`IFLA_ADDRESS`).
     pub address: Option<LinkAddr>,

@@ -46,11 +46,11 @@ pub enum NeighbourState {
 pub struct Neighbour<D = Dev> {
     /// The device on whose link the neighbour is: by index if observed, by name if desired.
     pub dev: D,
-    /// The neighbour's IP address.
+    /// The IP address of the neighbour (`NDA_DST`).
     pub dst: IpAddr,
     /// The link-layer address. `None` for a proxy entry.
     pub lladdr: Option<LinkAddr>,
-    /// Declared, or the kernel's own.
+    /// How long the entry is valid: declared entries stay, and the kernel changes its own.
     pub state: NeighbourState,
     /// True if an IPv6 neighbour announces itself as a router (`NTF_ROUTER`, RFC 4861).
     pub router: bool,
@@ -63,7 +63,7 @@ pub struct Neighbour<D = Dev> {
 }
 
 impl<D> Neighbour<D> {
-    /// Makes a permanent neighbour.
+    /// Makes a neighbour that stays until it is deleted (`NUD_PERMANENT`).
     pub fn new(dev: D, dst: IpAddr, lladdr: LinkAddr) -> Neighbour<D> {
         Neighbour { proxy: false, ..Neighbour::proxy(dev, dst) }.with_lladdr(lladdr)
     }
@@ -151,7 +151,7 @@ impl<D: Copy> Neighbour<D> {
 pub struct NeighbourKey<D = Dev> {
     /// The device on whose link the neighbour is: by index if observed, by name if desired.
     pub dev: D,
-    /// The neighbour's IP address.
+    /// The IP address of the neighbour (`NDA_DST`).
     pub dst: IpAddr,
     /// True if this host answers for the address itself (`NTF_PROXY`), with no link-layer address
     /// stored.

@@ -195,7 +195,7 @@ impl fmt::Display for Kind {
 pub struct Kinds(u32);
 
 impl Kinds {
-    /// No kind.
+    /// The empty set.
     pub const NONE: Kinds = Kinds(0);
     /// Every kind.
     pub const ALL: Kinds = Kinds((1 << Kind::ALL.len()) - 1);
@@ -234,6 +234,6 @@ pub enum Action {
     /// Changes an object in place: one of ours, an overridden one, or a link of others that we set
     /// up.
     Update,
-    /// Removes an object of ours.
+    /// Deletes an object that the marker or the ledger proves ours.
     Delete,
 }

@@ -356,9 +356,9 @@ pub struct Route<D = Dev> {
     pub from: Option<Prefix>,
     /// How the route treats its packets.
     pub kind: RouteType,
-    /// The ways to the destination.
+    /// The ways to the destination; none for a blackhole and the like.
     pub nexthops: NextHops<D>,
-    /// The preferred source address (`RTA_PREFSRC`).
+    /// The preferred source address (`RTA_PREFSRC`). `None` leaves the choice to the kernel.
     pub src: Option<IpAddr>,
     /// The scope, for IPv4. If `None`, it follows from type and gateway.
     pub scope: Option<Scope>,
@@ -517,11 +517,11 @@ pub struct RouteKey {
     pub table: u32,
     /// The destination, which also gives the family.
     pub dst: Prefix,
-    /// The metric; the lowest wins.
+    /// The metric (`RTA_PRIORITY`), 0 to 4294967295. Of routes to one destination, the lowest wins.
     pub metric: u32,
     /// The type of service, for IPv4.
     pub tos: u8,
-    /// The source prefix, for IPv6.
+    /// The source prefix of an IPv6 route (`RTA_SRC`). `None` is any source.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub from: Option<Prefix>,
 }

@@ -32,7 +32,7 @@ pub enum RuleAction {
     Unreachable,
     /// Drop the packet; the sender receives "prohibited".
     Prohibit,
-    /// Do nothing.
+    /// Continue with the next rule.
     Nop,
 }
 
@@ -57,7 +57,7 @@ pub struct Rule {
     pub priority: u32,
     /// The writer's protocol (`FRA_PROTOCOL`). A desired rule has the marker.
     pub protocol: u8,
-    /// The action for matching packets.
+    /// The action for packets that match all selectors.
     pub action: RuleAction,
     /// True if the rule applies to packets that do *not* match (`FIB_RULE_INVERT`).
     pub not: bool,
@@ -73,12 +73,12 @@ pub struct Rule {
     pub fwmark: Option<FwMark>,
     /// The type of service (`tos`); 0 is any.
     pub tos: u8,
-    /// The IP protocol number (`FRA_IP_PROTO`).
+    /// The IP protocol number (`FRA_IP_PROTO`), such as 6 for TCP. `None` matches any.
     pub ipproto: Option<u8>,
     /// Source ports, 1 to 65534: the kernel accepts no range that ends at 65535
     /// (`fib_rule_port_range_valid`).
     pub sport: Option<NumberRange<u16>>,
-    /// Destination ports, 1 to 65534.
+    /// Destination ports, 1 to 65534 (`FRA_DPORT_RANGE`). `None` matches any.
     pub dport: Option<NumberRange<u16>>,
     /// Matching users, by the uid of the socket's owner.
     pub uidrange: Option<NumberRange<u32>>,

@@ -10,7 +10,7 @@ use crate::wire::{MessageWriter, NLM_F_DUMP, NLM_F_REQUEST};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DumpQuery {
-    /// The request, one netlink message.
+    /// The request, one netlink message with its header.
     pub request: Vec<u8>,
     /// The only table whose routes are wanted. A kernel without strict checking dumps all tables.
     pub table: Option<u32>,
@@ -86,7 +86,7 @@ pub struct ReadScope {
     /// Only routes with this protocol. Also only nexthop objects with this protocol or one of its
     /// numbers ([`Nexthop::ids`](trueup_net::Nexthop::ids)), and groups with such a member.
     pub protocol: Option<u8>,
-    /// Only routes in these tables.
+    /// Only routes in these tables, by number. `None` is all tables.
     pub tables: Option<BTreeSet<u32>>,
     /// Only addresses and neighbours of these devices, by interface index.
     pub devices: Option<BTreeSet<u32>>,

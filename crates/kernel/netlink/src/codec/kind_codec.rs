@@ -217,7 +217,7 @@ impl<'a, T> Change<'a, T> {
     }
 }
 
-/// A message of a change.
+/// One of the messages into which a change is encoded, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Part {

@@ -25,7 +25,7 @@ use trueup_net::{Kind, Kinds, Route, RouteKey};
 pub struct WatchScope {
     /// The managed kinds. Links are always included, for the names of the devices.
     pub kinds: Kinds,
-    /// The marker of our objects.
+    /// The marker: the protocol number of our objects, 116 by default.
     pub protocol: u8,
     /// The kinds whose foreign objects are included too: ours do not have the protocol, or a
     /// foreign one conflicts with ours.
