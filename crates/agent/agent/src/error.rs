@@ -11,9 +11,12 @@ type Cause = Box<dyn StdError + Send + Sync>;
 /// use trueup_agent::Agent;
 ///
 /// let agent = Agent::new(None, Some("/var/lib/example".into()))?;
-/// let error = agent.parse("edge.toml", "rout = []").unwrap_err();
-/// // The error of the file has a line for each problem.
-/// assert!(error.file().is_some_and(|file| !file.diagnostics().is_empty()));
+/// if let Err(error) = agent.parse("edge.toml", "rout = []") {
+///     // The error of the file has a line for each problem.
+///     for problem in error.file().into_iter().flat_map(|file| file.diagnostics()) {
+///         eprintln!("{}", problem.message);
+///     }
+/// }
 /// # Ok::<(), trueup_agent::Error>(())
 /// ```
 #[derive(Debug)]

@@ -15,16 +15,14 @@ use trueup_world::{
 /// ```
 /// use std::sync::Arc;
 /// use trueup_contracts::world::Gate;
-/// use trueup_world::Embedded;
+/// use trueup_world::Store;
 ///
-/// # fn main() -> Result<(), trueup_world::Error> {
-/// let gate = Arc::new(Gate::default());
-/// let store = gate.around(Embedded::in_memory().connect());
-/// store.read(b"/", None)?;
-/// gate.close();
-/// assert!(store.read(b"/", None).unwrap_err().is_retryable());
-/// # Ok(())
-/// # }
+/// fn is_cut_off(store: Arc<dyn Store>) -> bool {
+///     let gate = Arc::new(Gate::default());
+///     let store = gate.around(store);
+///     gate.close(); // from here on each call fails
+///     store.read(b"/", None).is_err()
+/// }
 /// ```
 #[derive(Debug, Default)]
 pub struct Gate {
