@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use trueup_reconcile::{Drained, OpKey};
 
-use crate::board::{WakerId, Wakers};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{self, Condvar, Mutex, MutexGuard, after, lock, thread, wait_while};
+use crate::sync::{
+    self, Condvar, Mutex, MutexGuard, WakerId, Wakers, after, lock, thread, wait_while,
+};
 use crate::{
     Action, Config, Error, ErrorKind, PassSummary, Rest, Revision, State, Stats, SubscriptionState,
 };
@@ -263,14 +264,16 @@ impl Control {
         id: &mut WakerId,
         context: &Context<'_>,
     ) -> Poll<Result<(), Error>> {
+        // Cloned before the lock, and dropped after it.
+        let waker = context.waker().clone();
         let mut inner = self.lock();
-        match until.answer(&inner) {
-            Some(answer) => Poll::Ready(answer.map_err(Error::new)),
-            None => {
-                inner.wakers.set(id, context.waker());
-                Poll::Pending
-            }
+        if let Some(answer) = until.answer(&inner) {
+            return Poll::Ready(answer.map_err(Error::new));
         }
+        let replaced = inner.wakers.set(id, waker);
+        drop(inner);
+        drop(replaced);
+        Poll::Pending
     }
 
     /// Removes the waker of a task that no longer waits.

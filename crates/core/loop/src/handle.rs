@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use trueup_reconcile::{Hints, OpKey, Source, Subscribed};
 
-use crate::board::{Board, Changed, DatedStatus, WakerId};
+use crate::board::{Board, Changed, DatedStatus};
 use crate::control::{Control, Until};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{Mutex, MutexGuard, WakerId, lock};
 use crate::{Error, ErrorKind, Events, LoopView, ObjectStatus, Revision, Stats, Tried};
 
 /// The number of changes that may wait for a pass.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant, SystemTime};
 use futures_core::Stream;
 use trueup_reconcile::{OpKey, Status};
 
-use crate::board::{Board, WakerId};
-use crate::sync::{after, now, wait_while};
+use crate::board::Board;
+use crate::sync::{WakerId, after, now, wait_while};
 use crate::{Error, ErrorKind, Revision};
 
 /// The status of an object that is not simply in place.
@@ -143,6 +143,8 @@ impl Stream for Events {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
         let this = self.get_mut();
+        // Cloned before the lock, and dropped after it.
+        let waker = context.waker().clone();
         let mut locked = this.board.lock();
         match locked.event(this.next) {
             Some((event, next)) => {
@@ -151,7 +153,9 @@ impl Stream for Events {
             }
             None if locked.has_ended => Poll::Ready(None),
             None => {
-                locked.wake(&mut this.waker, context.waker());
+                let replaced = locked.wake(&mut this.waker, waker);
+                drop(locked);
+                drop(replaced);
                 Poll::Pending
             }
         }

@@ -6,10 +6,12 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::sync::{Mutex, after, lock, now, thread};
+use crate::sync::{Mutex, WakerId, after, lock, now, thread};
 use crate::turns::Turns;
 pub use crate::turns::{Due, Member, Turn};
 
@@ -135,6 +137,38 @@ impl Runner {
         } else {
             Err(io::ErrorKind::TimedOut.into())
         }
+    }
+
+    /// Stops all tasks like [`stop`](Self::stop), and returns the future of their end. It needs no
+    /// runtime. If it is dropped, the tasks still end.
+    pub fn stopped(&self) -> impl Future<Output = ()> + use<> {
+        self.inner.stop();
+        Stopped { turns: Arc::clone(&self.inner.turns), waker: WakerId::default() }
+    }
+}
+
+/// The future of [`Runner::stopped`].
+struct Stopped {
+    turns: Arc<Turns>,
+    waker: WakerId,
+}
+
+impl Future for Stopped {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        if this.turns.poll_ended(&mut this.waker, context.waker().clone()) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.turns.forget(&self.waker);
     }
 }
 

@@ -5,6 +5,7 @@
 
 #[cfg(feature = "poll")]
 mod poller;
+mod wakers;
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{PoisonError, TryLockError};
@@ -15,6 +16,7 @@ pub use std::{thread, thread_local};
 
 #[cfg(feature = "poll")]
 pub use poller::Poller;
+pub use wakers::{WakerId, Wakers};
 
 /// Returns the current time of the monotonic clock.
 ///

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use smol::stream::StreamExt as _;
-use trueup_loop::{ErrorKind, Event, Handle, Revision};
+use trueup_loop::{ErrorKind, Event, Handle, Revision, Runner};
 use trueup_reconcile::OpKey;
 
 use crate::contract::sources::*;
@@ -317,4 +317,24 @@ fn a_detached_loop_runs_on_until_it_is_stopped() {
     let handle = running.handle().clone();
     drop(running);
     handle.wait_ended(LONG).unwrap();
+}
+
+#[test]
+fn a_task_waits_for_the_end_of_a_runner() {
+    let (source, passes, go) = slow();
+    let runner = Runner::start("loops", 2.try_into().unwrap()).unwrap();
+    let handle = runner.add(looped(source, quiet()), Result::unwrap).unwrap();
+    next(&passes);
+    drop(runner.stopped());
+    let mut stopped = pin!(runner.stopped());
+    assert!(stopped.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let waiting = thread::spawn({
+        let stopped = runner.stopped();
+        move || block_on(stopped)
+    });
+    drop(go);
+    waiting.join().unwrap();
+    assert!(handle.is_ended());
+    block_on(stopped);
+    block_on(runner.stopped());
 }

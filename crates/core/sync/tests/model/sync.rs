@@ -14,6 +14,11 @@ use shuttle::rand::{Rng as _, thread_rng};
 pub(crate) use shuttle::sync::{Condvar, Mutex, atomic};
 pub(crate) use shuttle::{thread, thread_local};
 
+#[path = "../../src/wakers.rs"]
+mod wakers;
+
+pub(crate) use wakers::{WakerId, Wakers};
+
 /// Times further off than this never come, in milliseconds.
 pub(crate) const FAR: u64 = 3_600_000;
 
