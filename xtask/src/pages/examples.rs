@@ -288,7 +288,7 @@ fn the_most_used_items_have_an_example() {
         let without = items.iter().filter(|item| !with_example.iter().any(|it| it == *item));
         missing.extend(without.map(|item| format!("crates/{folder}: {item} has no example")));
     }
-    report(missing);
+    report(missing.into_iter());
 }
 
 #[test]

@@ -14,9 +14,11 @@ use shuttle::rand::{Rng as _, thread_rng};
 pub(crate) use shuttle::sync::{Condvar, Mutex, atomic};
 pub(crate) use shuttle::{thread, thread_local};
 
+#[allow(dead_code, reason = "a crate without tasks that wait has no wakers")]
 #[path = "../../src/wakers.rs"]
 mod wakers;
 
+#[allow(unused_imports, reason = "a crate without tasks that wait has no wakers")]
 pub(crate) use wakers::{WakerId, Wakers};
 
 /// Times further off than this never come, in milliseconds.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use trueup_net::{
     Address, AddressFlags, Desired, Dev, Family, Hold, IfName, Kind, Kinds, Lifetimes, Link,
-    LinkAddr, LinkKind, Neighbour, NextHop, NextHops, Object, Observed, Owned, Plan, Policy, Route,
+    LinkKind, Neighbour, NextHop, NextHops, Object, Observed, Owned, Plan, Policy, Route,
     RouteType, Routes, Rule, RuleAction, VlanAttrs, VxlanAttrs, plan,
 };
 
