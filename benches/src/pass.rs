@@ -127,7 +127,7 @@ pub(crate) fn prefix((address, length): Destination) -> Result<Prefix> {
 
 /// Returns a next hop through a gateway, with the device, as a nexthop object needs it.
 fn out_of_up0(gateway: IpAddr) -> Result<NextHops<IfName>> {
-    Ok(NextHops::One(NextHop::via(gateway).with_dev(Some("up0".parse()?))))
+    Ok(NextHops::One(NextHop::via(gateway).with_dev("up0".parse()?)))
 }
 
 /// Removes, changes or restores one route at a time. Measures the time from handing a change in to

@@ -515,7 +515,7 @@ fn encoded() -> Vec<Vec<u8>> {
     let kinds = [
         LinkKind::Dummy,
         LinkKind::Vlan(VlanAttrs::new(below, 5)),
-        LinkKind::Bond(BondAttrs::default().with_mode(BondMode::from_number(1)).with_miimon(100)),
+        LinkKind::Bond(BondAttrs::default().with_mode(BondMode::ActiveBackup).with_miimon(100)),
         LinkKind::Vrf { table: 77 },
     ];
     let made = kinds.map(|kind| {

@@ -98,7 +98,7 @@ fn request(which: u8) -> Vec<u8> {
         0 => codec::create(&mut buffer, &route, &codec::existing),
         1 => codec::delete(&mut buffer, &route, &codec::existing),
         2 => {
-            let hop = |host| trueup_net::NextHop::default().with_via(Some([10, 0, 0, host].into()));
+            let hop = |host| trueup_net::NextHop::default().with_via([10, 0, 0, host].into());
             route.kind = trueup_net::RouteType::Unicast;
             route.nexthops = NextHops::Many(vec![hop(1), hop(2)]);
             codec::create(&mut buffer, &route, &codec::existing)

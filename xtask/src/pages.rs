@@ -1,6 +1,7 @@
 //! Tests of the pages: their paths and links have targets, and their lists agree with the code.
 
 mod blocks;
+mod examples;
 mod figures;
 mod lists;
 

@@ -219,7 +219,7 @@ impl Table {
         if let (true, NextHops::One(hop)) = (form.by_objects, &nexthops) {
             // A nexthop object needs its device.
             let dev: IfName = "up0".parse()?;
-            nexthops = NextHops::One(hop.clone().with_dev(Some(dev)));
+            nexthops = NextHops::One(hop.clone().with_dev(dev));
         }
         Ok(Route::new(self.prefixes[at], nexthops))
     }

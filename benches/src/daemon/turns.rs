@@ -227,7 +227,7 @@ impl FloorRoutes {
         let (family, dev) = (self.form.family, Dev::index(index_of("up0")));
         (0..if self.form.by_objects { GATEWAYS } else { 0 })
             .map(|gateway| {
-                let hop = NextHop::via(address(family, gateway)).with_dev(Some(dev));
+                let hop = NextHop::via(address(family, gateway)).with_dev(dev);
                 let target = NexthopTarget::One(family, hop);
                 let object = Nexthop::new(FIRST_OBJECT + u32::from(gateway), target);
                 Object::Nexthop(object.with_protocol(FOREIGN).canonical())

@@ -17,6 +17,16 @@ use crate::state::{self, NamespaceKey, State, StateFile};
 
 /// An agent of a network namespace. It makes the network, sysctls, files, commands and the added
 /// [sections](Section) agree with a file.
+///
+/// ```no_run
+/// use trueup_agent::Agent;
+///
+/// let agent = Agent::new(Some(&"blue".parse()?), Some("/var/lib/example".into()))?
+///     .on_note(|note| eprintln!("{note}"));
+/// let declared = agent.parse("edge.toml", "[[link]]\nname = \"eth0\"\nup = true\n")?;
+/// println!("in place: {}", agent.plan(&declared)?.is_converged());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Agent {
     /// Held open, so that every step works in the same namespace.
     pub(crate) namespace: Namespace,

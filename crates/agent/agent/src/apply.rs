@@ -18,6 +18,19 @@ use crate::state::LedgerOf;
 use crate::world::recorder;
 
 /// The result of a run over a whole file.
+///
+/// ```no_run
+/// use trueup_agent::{Agent, Declared, Result};
+///
+/// fn apply(agent: &Agent, declared: &Declared) -> Result<bool> {
+///     let mut applied = agent.apply(declared)?;
+///     let report = applied.passed()?;
+///     if let Some(why) = applied.verdict() {
+///         eprintln!("files and commands: {why}");
+///     }
+///     Ok(applied.is_converged_with(&report))
+/// }
+/// ```
 pub struct Applied {
     passed: Option<Result<RunReport>>,
     /// A line for each file and command that changed something.

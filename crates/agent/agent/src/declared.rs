@@ -20,10 +20,21 @@ use crate::section::Sections;
 use crate::world::{self, Surroundings};
 
 /// A file with the options of its passes.
+///
+/// ```no_run
+/// use trueup_agent::Agent;
+///
+/// let agent = Agent::new(None, Some("/var/lib/example".into()))?;
+/// let declared = agent.parse("edge.toml", "route = []")?;
+/// for caution in declared.cautions() {
+///     eprintln!("{caution}");
+/// }
+/// # Ok::<(), trueup_agent::Error>(())
+/// ```
 pub struct Declared {
-    /// The file's name in errors.
+    /// The name by which errors call the file.
     pub name: String,
-    /// The file's content.
+    /// The parsed file, with the location of each object.
     pub file: File,
     /// The options of its passes, from its settings.
     pub options: Options,

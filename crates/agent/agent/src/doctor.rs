@@ -47,6 +47,15 @@ impl Agent {
 }
 
 /// The findings of a [doctor](Agent::doctor), to print as text or as JSON.
+///
+/// ```no_run
+/// use trueup_agent::{Agent, Writers};
+///
+/// let agent = Agent::new(None, Some("/var/lib/example".into()))?;
+/// let findings = agent.doctor(Some("edge.toml".as_ref()), Writers::Ours)?;
+/// println!("ready: {}", findings.is_ready());
+/// # Ok::<(), trueup_agent::Error>(())
+/// ```
 #[derive(Serialize)]
 pub struct Findings {
     /// True if no problem is known.

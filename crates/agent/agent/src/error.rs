@@ -6,6 +6,19 @@ use std::fmt;
 type Cause = Box<dyn StdError + Send + Sync>;
 
 /// The reason why an agent could not do its task.
+///
+/// ```no_run
+/// use trueup_agent::Agent;
+///
+/// let agent = Agent::new(None, Some("/var/lib/example".into()))?;
+/// if let Err(error) = agent.parse("edge.toml", "rout = []") {
+///     // The error of the file has a line for each problem.
+///     for problem in error.file().into_iter().flat_map(|file| file.diagnostics()) {
+///         eprintln!("{}", problem.message);
+///     }
+/// }
+/// # Ok::<(), trueup_agent::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,

@@ -20,8 +20,16 @@ use trueup_rtnl::{DEFAULT_PROTOCOL, Namespace, Options, Rtnl};
 use self::authored::Names;
 
 /// A namespace's state as a file.
+///
+/// ```no_run
+/// use trueup_agent::{Authored, Namespace};
+///
+/// let portable = Authored::read(&Namespace::named("blue")?, true)?;
+/// print!("{}", portable.batch()); // for `ip -batch -`
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Authored {
-    /// The file's content.
+    /// The namespace's objects, as a file would declare them.
     pub desired: Desired,
     /// The objects and properties that the file cannot express, and why.
     pub left_out: Vec<String>,
@@ -114,13 +122,10 @@ pub(crate) fn authored_routes(
 /// Returns a link that no file can create, as it is before anything is set on it. The hardware
 /// address of `lo`, which is zero, cannot be set.
 fn as_made(link: &Link) -> Link {
-    link.clone()
-        .with_up(false)
-        .with_mtu(None)
-        .with_address(link.address.filter(is_zero))
-        .with_master(None)
-        .with_alias([])
-        .with_group(0)
+    let mut made = link.clone().with_up(false).with_no_master().with_alias([]).with_group(0);
+    made.mtu = None;
+    made.address = link.address.filter(is_zero);
+    made
 }
 
 fn is_zero(address: &LinkAddr) -> bool {

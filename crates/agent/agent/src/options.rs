@@ -27,14 +27,16 @@ pub(crate) fn options(settings: &Settings, grace: Duration) -> Result<Options, r
     // that withdraws routes needs all of them to go.
     let keeps = settings.world.as_ref().is_some_and(|it| it.partition.is_none());
     let of_world = keeps.then_some(MaxDeletes::Percent(50));
-    let network = rtnl::Options::default()
+    let mut network = rtnl::Options::default()
         .with_registered_protocol(settings.protocol)?
         .with_adopt(settings.adopt)
         .with_adopt_protocols(settings.adopt_protocols)
         .with_take(settings.take)
         .with_grace(settings.grace.unwrap_or(grace))
-        .with_max_deletes(settings.max_deletes.or(of_world))
         .with_domain(settings.domain.clone());
+    if let Some(max_deletes) = settings.max_deletes.or(of_world) {
+        network = network.with_max_deletes(max_deletes);
+    }
     let network = settings
         .ownership
         .iter()

@@ -21,8 +21,17 @@ use crate::state::{LedgerOf, StateFile, no_state_directory};
 use crate::world;
 
 /// The changes that a run would make.
+///
+/// ```no_run
+/// use trueup_agent::Agent;
+///
+/// let agent = Agent::new(None, Some("/var/lib/example".into()))?;
+/// let plan = agent.plan(&agent.parse("edge.toml", "route = []")?)?;
+/// assert!(plan.is_empty() || !plan.is_converged());
+/// # Ok::<(), trueup_agent::Error>(())
+/// ```
 pub struct Plan {
-    /// The ops on the network.
+    /// The ops on links, addresses, neighbours, routes and rules, with conflicts and notices.
     pub network: net::Plan,
     /// The observed network that the ops are based on.
     pub observed: rtnl::Snapshot,

@@ -48,14 +48,14 @@ pub trait PassReport: Report + Send {
         self.members().into_iter().find_map(PassReport::devices)
     }
 
-    /// Returns the reports that this one joins.
+    /// Returns the reports of which this one is made; empty for the report of one source.
     #[doc(hidden)]
     fn members(&self) -> Vec<&dyn PassReport> {
         Vec::new()
     }
 }
 
-/// An op of a report, as text.
+/// The words for an op of a report, for people and for JSON.
 pub trait OpText {
     /// Returns the action: `create`, `update` or `delete`.
     fn action(&self) -> &'static str;
@@ -69,7 +69,7 @@ pub trait OpText {
     /// Returns the op as a command, or as words if there is no command.
     fn command(&self) -> String;
 
-    /// Returns the reason for the op.
+    /// Returns why the op is due, such as `missing`, in one line.
     fn reason(&self) -> String;
 
     /// Returns why the op was not done, or an empty text if it was.
@@ -104,7 +104,7 @@ pub struct Op {
     pub kind: &'static str,
     /// The object as text, as lines and commands show it.
     pub object: String,
-    /// The reason for the op.
+    /// Why the op is due, such as `missing`, in one line.
     pub reason: String,
     /// The op's result: applied, failed, declined or pending.
     pub outcome: Outcome,
@@ -230,7 +230,7 @@ pub fn ownership(report: &dyn PassReport, with_lasting: bool) -> impl Serialize 
 pub struct FailureRecord {
     /// The operating system's error number, if there is one.
     pub errno: Option<i32>,
-    /// The failure in words.
+    /// The object, the cause and the remedy, in one line.
     pub message: String,
     /// The failure's class, which says how to handle it.
     pub class: ErrorClass,
@@ -250,7 +250,7 @@ pub struct OwnershipRecord {
     pub rule: &'static str,
     /// The object's kind, such as `route`.
     pub kind: &'static str,
-    /// The object as text.
+    /// The object in the words of its command, such as `10.2.0.0/16 via 10.1.0.9`.
     pub object: String,
     /// The rule in words, for this object.
     pub detail: String,
@@ -265,11 +265,11 @@ pub struct OwnershipRecord {
 /// A foreign object whose key is declared, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ConflictRecord {
-    /// The kind of both objects.
+    /// The kind of both objects, such as `route`.
     pub kind: &'static str,
-    /// The declared object as text.
+    /// The declared object, in the words of its command.
     pub desired: String,
-    /// The foreign object as text.
+    /// The foreign object, in the words of its command.
     pub foreign: String,
     /// The names of the fields that differ.
     pub differs: Vec<&'static str>,

@@ -232,7 +232,7 @@ impl StateFile {
         Ok(false)
     }
 
-    /// Returns the directory of the journal.
+    /// Returns the state directory in which the journal is.
     pub fn directory(&self) -> &Path {
         &self.directory
     }

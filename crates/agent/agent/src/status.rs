@@ -35,7 +35,7 @@ impl StatusCounts {
         sum
     }
 
-    /// Returns each count that is not 0, in words.
+    /// Returns each count that is not 0, such as `3 failed`.
     pub fn words(self) -> Vec<String> {
         let StatusCounts { failed, pending, conflict, contended, stored_otherwise } = self;
         let all = [
@@ -135,7 +135,7 @@ fn id(status: &Status) -> (&str, &str) {
     (status.kind, &status.object)
 }
 
-/// Returns a status as a line.
+/// Returns a status as the line that `watch` prints: `! KIND OBJECT   (CONDITION)`.
 pub fn status_text(status: &Status) -> String {
     let Status { kind, object, condition, .. } = status;
     format!("! {kind} {object}   ({condition})")
@@ -197,6 +197,13 @@ impl StatusRecord<'_> {
 }
 
 /// Returns a number with its noun, which is `one` for 1 and `many` for others.
+///
+/// ```
+/// use trueup_agent::text::count;
+///
+/// assert_eq!(count(1, "route", "routes"), "1 route");
+/// assert_eq!(count(0, "route", "routes"), "0 routes");
+/// ```
 pub fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }

@@ -60,10 +60,20 @@ pub use self::world_status::WorldStatus;
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The settings of a running agent.
+///
+/// ```
+/// use std::time::Duration;
+/// use trueup_agent::Config;
+///
+/// let config = Config::default()
+///     .with_interval(Duration::from_secs(30))
+///     .with_metrics("127.0.0.1:9100".parse().ok());
+/// # let _ = config;
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// The settings of the loops.
+    /// The interval, backoff and limits of the loop of each source.
     pub passes: trueup_loop::Config,
     /// The limit of changes: a rate for each second, and a burst. `None` for no limit.
     pub budget: Option<Budget>,
@@ -86,7 +96,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Sets how the loops run.
+    /// Sets the interval, backoff and limits of the loop of each source.
     #[must_use]
     pub fn with_passes(self, passes: trueup_loop::Config) -> Config {
         Config { passes, ..self }
@@ -118,6 +128,19 @@ impl Config {
 }
 
 /// An agent with its file and its journal, before it runs.
+///
+/// ```no_run
+/// use trueup_agent::{Agent, Config};
+///
+/// let agent = Agent::new(None, Some("/var/lib/example".into()))?;
+/// let watch = agent.watch("edge.toml".as_ref(), Config::default(), |event| {
+///     println!("{}", event.json());
+/// })?;
+/// let handle = watch.handle(); // for a thread that handles signals: `handle.stop()`
+/// watch.run()?;
+/// assert!(handle.wait_ended(trueup_agent::STOP_TIMEOUT));
+/// # Ok::<(), trueup_agent::Error>(())
+/// ```
 pub struct Watch {
     reloader: Reloader,
     file_watch: std::io::Result<FileWatch>,
@@ -130,6 +153,16 @@ pub struct Watch {
 }
 
 /// Controls and observes an agent from any thread. Clones share it.
+///
+/// ```no_run
+/// use trueup_agent::Handle;
+///
+/// fn print(handle: &Handle) {
+///     for object in handle.exceptions() {
+///         println!("{}: {}", object.status.object, object.status.condition.name());
+///     }
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Handle {
     loops: Loops,

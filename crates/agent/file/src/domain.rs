@@ -28,8 +28,7 @@ const MAX_NAME: usize = 32;
 pub(crate) fn read(at: usize, table: &Table<'_>, tables: &TableNames) -> Result<Domain> {
     let fields = Fields::new("[domain]", at, table, &[&KEYS], tables)?;
     let priority = parse::span(0..=u32::MAX);
-    let domain = Domain::default()
-        .with_name(fields.read("name", name)?)
+    let mut domain = Domain::default()
         .with_may_go_along(
             list(&fields, "may_go_along", "\"zebra\"", |value| protocol(value, tables))?
                 .into_iter()
@@ -42,6 +41,7 @@ pub(crate) fn read(at: usize, table: &Table<'_>, tables: &TableNames) -> Result<
         .with_rule_priorities(list(&fields, "rule_priorities", "\"1000-1999\"", priority)?)
         .with_nexthop_objects(fields.flag("nexthop_objects")?)
         .with_ledger_only(fields.flag("ledger_only")?);
+    domain.name = fields.read("name", name)?;
     if domain.ledger_only && domain.name.is_none() {
         return fields.fault(
             "ledger_only",

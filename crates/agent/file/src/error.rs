@@ -13,6 +13,14 @@ pub(crate) const MAX_PROBLEMS: usize = 20;
 
 /// The reasons to refuse a file. The text has one line for each diagnostic, such as
 /// `edge.toml:12:7: ...`, with the problem and the text to write instead.
+///
+/// ```
+/// use trueup_file::{File, TableNames};
+///
+/// let error = File::parse("f.toml", b"route = 7", &TableNames::default()).unwrap_err();
+/// assert!(error.to_string().starts_with("f.toml:1:"));
+/// assert!(!error.is_transient() && !error.diagnostics().is_empty());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     file: String,
@@ -22,6 +30,14 @@ pub struct Error {
 }
 
 /// One problem of a file.
+///
+/// ```
+/// use trueup_file::{File, TableNames};
+///
+/// let text = b"[[route]]\ndst = \"10.0.0.0/8\"\nmetrik = 7\n";
+/// let error = File::parse("f.toml", text, &TableNames::default()).unwrap_err();
+/// assert!(error.diagnostics()[0].message.contains("metric")); // the nearest known key
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Diagnostic {

@@ -14,10 +14,20 @@ use crate::settings::Settings;
 use crate::world::Export;
 
 /// The content of a desired-state file, with locations.
+///
+/// ```
+/// use trueup_file::{File, TableNames};
+///
+/// let text = b"[[route]]\ndst = \"10.2.0.0/16\"\nvia = \"10.1.0.9\"\n";
+/// let file = File::parse("edge.toml", text, &TableNames::default())?;
+/// assert_eq!(file.desired.routes.as_ref().map(|routes| routes.len()), Some(1));
+/// assert!(file.desired.links.is_none()); // no `[[link]]`: links are not managed
+/// # Ok::<(), trueup_file::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct File {
-    /// The settings for the whole file.
+    /// The settings for all objects; each has its default if it is not in the file.
     pub settings: Settings,
     /// The objects in the order of the file, routes in the order of their keys. They do not have
     /// the marker yet.
@@ -41,7 +51,7 @@ pub struct File {
 setters! { impl File {
     with_settings(settings: Settings);
     with_desired(desired: Desired);
-    with_sysctl(sysctl: impl Into<Option<sysctl::Desired>>);
+    with_sysctl(sysctl: sysctl::Desired);
 } }
 
 /// An element of a section that another crate reads: see [`File::parse_with`].

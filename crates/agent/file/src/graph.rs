@@ -49,9 +49,9 @@ const ON: &str = "on";
 pub enum NodeRef {
     /// A whole section of the file, such as `route`.
     Section(String),
-    /// The file with this name.
+    /// The `[[file]]` with this name.
     File(String),
-    /// The command with this name.
+    /// The `[[exec]]` with this name.
     Exec(String),
 }
 

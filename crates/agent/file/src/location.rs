@@ -24,6 +24,17 @@ impl fmt::Display for Location {
 }
 
 /// The location of each object of a file.
+///
+/// ```
+/// use trueup_file::{File, TableNames};
+/// use trueup_net::Kind;
+///
+/// let text = b"[[route]]\ndst = \"10.2.0.0/16\"\nvia = \"10.1.0.9\"\n";
+/// let file = File::parse("edge.toml", text, &TableNames::default())?;
+/// assert_eq!(file.locations.at(Kind::Route, 0).map(|at| at.line), Some(1));
+/// assert_eq!(file.locations.at(Kind::Route, 1), None);
+/// # Ok::<(), trueup_file::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Locations {
     /// The locations of each section's elements.

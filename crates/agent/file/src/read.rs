@@ -36,6 +36,15 @@ impl File {
     /// Reads a text to its end, at most 1 GiB. Errors call it `name`. Another crate reads the
     /// sections in `own`: see [`File::parse_with`].
     ///
+    /// ```
+    /// use trueup_file::{File, TableNames};
+    ///
+    /// let text = "route = []".as_bytes(); // any reader
+    /// let file = File::read_from("standard input", text, &TableNames::default(), &[])?;
+    /// assert!(file.desired.routes.is_some_and(|routes| routes.is_empty())); // none of ours
+    /// # Ok::<(), trueup_file::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Fails if the text cannot be read, is longer than 1 GiB, or is not a valid desired state.
@@ -57,6 +66,15 @@ impl File {
 
     /// Parses a text. Errors call it `name`. Names of files' owners are looked up among the users
     /// and groups of this system.
+    ///
+    /// ```
+    /// use trueup_file::{File, TableNames};
+    ///
+    /// let json = br#"{ "route": [ { "dst": "10.2.0.0/16", "via": "10.1.0.9" } ] }"#;
+    /// let file = File::parse("edge", json, &TableNames::default())?; // it starts with `{`
+    /// assert_eq!(file.settings.protocol, 116);
+    /// # Ok::<(), trueup_file::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -31,6 +31,14 @@ const OBJECTS: &str = "objects";
 const MAX_GRACE: u32 = 86_400;
 
 /// The settings of a file, which apply to all of its objects.
+///
+/// ```
+/// use std::time::Duration;
+/// use trueup_file::Settings;
+///
+/// let settings = Settings::default().with_grace(Duration::from_secs(60));
+/// assert_eq!((settings.protocol, settings.adopt), (116, false));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Settings {
@@ -67,12 +75,12 @@ setters! { impl Settings {
     with_adopt(adopt: bool);
     with_adopt_protocols(adopt_protocols: Protocols);
     with_take(take: bool);
-    with_grace(grace: impl Into<Option<Duration>>);
-    with_max_deletes(max_deletes: impl Into<Option<MaxDeletes>>);
+    with_grace(grace: Duration);
+    with_max_deletes(max_deletes: MaxDeletes);
     with_ownership(ownership: impl Into<BTreeMap<Kind, Ownership>>);
     with_domain(domain: Domain);
     with_sysctl_revert(sysctl_revert: bool);
-    with_world(world: impl Into<Option<World>>);
+    with_world(world: World);
 } }
 
 impl Default for Settings {

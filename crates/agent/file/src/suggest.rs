@@ -14,6 +14,13 @@ pub(crate) fn unknown(sort: &str, word: &str, of: &str, known: &[&str]) -> Strin
 }
 
 /// Returns the known word that was probably meant. `None` if none is near enough.
+///
+/// ```
+/// use trueup_file::nearest;
+///
+/// assert_eq!(nearest("gatway", ["gateway", "device"]), Some("gateway"));
+/// assert_eq!(nearest("colour", ["gateway", "device"]), None);
+/// ```
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let (distance, nearest) =
         known.into_iter().map(|candidate| (distance(word, candidate), candidate)).min()?;

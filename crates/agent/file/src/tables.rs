@@ -16,6 +16,15 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// The names of numbers on a system: of routing tables, and of the protocols that programs have
 /// registered.
+///
+/// ```
+/// use trueup_file::TableNames;
+///
+/// let mut names = TableNames::default();
+/// names.add("100 pods # a comment\n");
+/// assert_eq!(names.number("pods"), Some(100));
+/// assert_eq!(names.number("main"), Some(254)); // built in
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableNames {
     tables: BTreeMap<String, u32>,

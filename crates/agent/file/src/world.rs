@@ -54,7 +54,7 @@ pub struct Export {
     pub name: String,
     /// The hosts that may collect it.
     pub to: Hosts,
-    /// The exported route.
+    /// The route that a collecting host would have.
     pub route: Route<IfName>,
 }
 

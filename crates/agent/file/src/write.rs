@@ -14,6 +14,21 @@ use crate::value::{Form, Node};
 
 /// Returns a desired state as TOML. Does not write markers, indexes and status of objects. Writes
 /// `protocol`, the file's marker. A kind that is `None` is left out.
+///
+/// ```
+/// use trueup_file::{File, Settings, TableNames, to_toml};
+/// use trueup_net::{BridgeAttrs, Desired, Link, LinkKind};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let bridge = Link::new("br0".parse()?, LinkKind::Bridge(BridgeAttrs::default()));
+/// let desired = Desired::default().with_links([bridge]);
+/// let text = to_toml(&Settings::default(), &desired);
+/// assert!(text.contains("name = \"br0\""));
+/// let again = File::parse("f.toml", text.as_bytes(), &TableNames::default())?;
+/// assert_eq!(again.desired.links, desired.links);
+/// # Ok(())
+/// # }
+/// ```
 pub fn to_toml(settings: &Settings, desired: &Desired) -> String {
     // Below a `[[header]]`, pairs and sections without objects would be keys of that object.
     let (mut top, mut sections) = (String::new(), String::new());
@@ -48,6 +63,14 @@ pub fn to_toml(settings: &Settings, desired: &Desired) -> String {
 
 /// Returns a desired state as JSON of the same shape. It has no comments, so objects that a file
 /// cannot declare are missing.
+///
+/// ```
+/// use trueup_file::{Settings, to_json};
+/// use trueup_net::Desired;
+///
+/// let text = to_json(&Settings::default(), &Desired::default().with_routes([]));
+/// assert!(text.contains("\"route\""));
+/// ```
 pub fn to_json(settings: &Settings, desired: &Desired) -> String {
     let mut out = String::new();
     for (key, value) in settings.write(&desired.nexthops).iter() {

@@ -5,6 +5,14 @@ use std::fmt;
 use crate::{Object, Value};
 
 /// An action on one object, from a plan or a job.
+///
+/// ```
+/// use trueup_control::{Action, Verb};
+///
+/// let action = Action::new("vm7", Verb::Configure).with("memory", "2048").with_reason("differs");
+/// assert_eq!(action.to_string(), "vm7: configure (memory: 2048)");
+/// assert_eq!(action.new_value("memory").map(|it| it.expose()), Some("2048"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Action {
@@ -30,7 +38,7 @@ pub enum Verb {
     Configure,
     /// Brings the object into another run state.
     SetRunState,
-    /// Destroys the object.
+    /// Ends the object's existence, as far as the backend can.
     Destroy,
     /// A verb of the backend, for jobs, such as `snapshot` or `migrate`.
     Other(String),

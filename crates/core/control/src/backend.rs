@@ -56,7 +56,8 @@ pub trait Backend: Send + Sync + 'static {
     /// or labels of tasks. It has at most 64 characters of `a-z0-9-`.
     fn start(&self, action: &Action, request: &str) -> Started;
 
-    /// Returns the state of a task.
+    /// Returns the state of a task that [`start`](Self::start) began, by the id that the backend
+    /// gave it.
     ///
     /// # Errors
     ///
@@ -111,6 +112,14 @@ pub trait Subscription: Send {
 impl Subscription for () {}
 
 /// A backend's objects, as far as they could be read.
+///
+/// ```
+/// use trueup_control::{Object, Objects, Observed};
+///
+/// let objects = Objects::from([("vm7".to_owned(), Object::new())]);
+/// let observed = Observed::new(objects).with_unread("vm8", "no answer in 5 s");
+/// assert!(observed.unread.contains_key("vm8")); // the engine leaves it alone
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Observed {

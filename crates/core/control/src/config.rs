@@ -10,6 +10,18 @@ use trueup_reconcile::ErrorClass;
 use crate::{Gate, Normalisers};
 
 /// The settings of an [`Engine`](crate::Engine); each method names its default.
+///
+/// ```
+/// use std::time::Duration;
+/// use trueup_control::{Config, Normalisers, lower_case};
+///
+/// // Missing objects are created; without `with_destroy`, no object is destroyed.
+/// let config = Config::default()
+///     .with_create()
+///     .with_normalisers(Normalisers::new().with("mac", lower_case))
+///     .with_settle(Duration::from_secs(10));
+/// # let _ = config;
+/// ```
 #[derive(Clone)]
 pub struct Config {
     pub(crate) name: String,

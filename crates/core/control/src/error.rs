@@ -4,6 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 /// An error of a provider, a backend, a token or the journal, or a refused request.
+///
+/// ```
+/// use trueup_control::{Error, ErrorKind};
+///
+/// let error = Error::new(ErrorKind::Backend, "the hypervisor does not answer");
+/// assert_eq!(error.kind(), ErrorKind::Backend);
+/// assert!(error.to_string().contains("does not answer"));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,

@@ -16,6 +16,16 @@ type Verifier = Arc<dyn Fn(&[u8], &[u8]) -> bool + Send + Sync>;
 
 /// Decides if a destructive action has an approval. It has no side effects: the engine spends the
 /// nonces of tokens in the journal.
+///
+/// ```
+/// use trueup_control::{Action, Gate, Object, Verb};
+///
+/// let gate = Gate::closed();
+/// let destroy = Action::new("vm7", Verb::Destroy);
+/// let small = Object::new().with("memory", "1024");
+/// // An approval is for one state of the object: a changed object needs another one.
+/// assert_ne!(gate.hash(&destroy, Some(&small)), gate.hash(&destroy, None));
+/// ```
 #[derive(Clone)]
 pub struct Gate {
     agent: String,

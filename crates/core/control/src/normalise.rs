@@ -15,13 +15,22 @@ type Normaliser = Arc<dyn Fn(&str) -> String + Send + Sync>;
 /// desired and the observed value, only for the comparison: an action writes the desired value as
 /// declared. It must be idempotent. `check_backend` in
 /// [trueup-contracts](https://docs.rs/trueup-contracts) checks all of them against a real backend.
+///
+/// ```
+/// use trueup_control::{Normalisers, lower_case, round_up};
+///
+/// let normalisers = Normalisers::new().with("mac", lower_case).with("memory", round_up(1024));
+/// assert!(normalisers.is_equal("mac", &"02:00:AB:00:00:01".into(), &"02:00:ab:00:00:01".into()));
+/// assert!(normalisers.is_equal("memory", &"1000".into(), &"1024".into()));
+/// assert!(!normalisers.is_equal("name", &"A".into(), &"a".into()));
+/// ```
 #[derive(Clone, Default)]
 pub struct Normalisers {
     by_field: BTreeMap<String, Normaliser>,
 }
 
 impl Normalisers {
-    /// Creates an empty registry.
+    /// Creates a registry in which each value equals only itself.
     pub fn new() -> Normalisers {
         Normalisers::default()
     }
@@ -95,6 +104,12 @@ pub fn lower_case(text: &str) -> String {
 /// Returns a normaliser for numbers that a backend rounds up to a multiple of `step`, such as
 /// memory in bytes to MiB. Leaves a text unchanged if it is not a number, or its multiple is beyond
 /// `u64`.
+///
+/// ```
+/// let to_mib = trueup_control::round_up(1 << 20);
+/// assert_eq!(to_mib("3000000"), "3145728");
+/// assert_eq!(to_mib("much"), "much"); // not a number
+/// ```
 pub fn round_up(step: u64) -> impl Fn(&str) -> String + Send + Sync + 'static {
     move |text| {
         let number = text.trim().parse::<u64>().ok();

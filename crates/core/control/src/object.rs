@@ -9,6 +9,15 @@ use std::hash::{Hash, Hasher};
 ///
 /// `Debug` and `Display` show a secret as `<secret>`, so it is in no log, report or status. Two
 /// values are equal if their texts are, whether secret or not.
+///
+/// ```
+/// use trueup_control::Value;
+///
+/// let password = Value::secret("hunter2");
+/// assert_eq!(password.to_string(), "<secret>");
+/// assert_eq!(password.expose(), "hunter2");
+/// assert_eq!(Value::from("1024").to_string(), "1024");
+/// ```
 #[derive(Clone)]
 pub struct Value {
     text: String,
@@ -19,6 +28,14 @@ pub struct Value {
 pub type Objects = BTreeMap<String, Object>;
 
 /// An object, as desired or as observed. Its key is in the map that contains it.
+///
+/// ```
+/// use trueup_control::Object;
+///
+/// let guest = Object::new().with("memory", "1024").with_run_state("running");
+/// assert_eq!(guest.fields["memory"].expose(), "1024");
+/// assert!(!guest.fields.contains_key("cpus")); // unmanaged
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Object {
@@ -39,7 +56,8 @@ impl Value {
         Value { text: text.into(), is_secret: true }
     }
 
-    /// Returns true if the value is secret.
+    /// Returns true if the value was made by [`secret`](Self::secret): `Debug` and `Display` do not
+    /// show it.
     pub fn is_secret(&self) -> bool {
         self.is_secret
     }
@@ -56,7 +74,8 @@ impl Value {
 }
 
 impl Object {
-    /// Creates an object without fields.
+    /// Creates an object without fields and without a run state: as a desired one, it only has to
+    /// exist.
     pub fn new() -> Object {
         Object::default()
     }

@@ -32,6 +32,15 @@ impl Plan {
 /// at most one on its run state. A desired secret that cannot be observed counts as in place,
 /// because backends do not return secrets. To compare a secret, let the backend observe a
 /// fingerprint, and normalise to that.
+///
+/// ```
+/// use std::collections::BTreeSet;
+/// use trueup_control::{Config, Object, Objects, plan};
+///
+/// let guest = |memory| Objects::from([("vm7".to_owned(), Object::new().with("memory", memory))]);
+/// let plan = plan(&guest("2048"), &guest("1024"), &BTreeSet::new(), &Config::default());
+/// assert_eq!(plan.actions[0].to_string(), "vm7: configure (memory: 1024 -> 2048)");
+/// ```
 pub fn plan(
     desired: &Objects,
     observed: &Objects,

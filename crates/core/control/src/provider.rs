@@ -27,6 +27,18 @@ pub trait Provider: Send {
 }
 
 /// A desired state that the program sets. Clones share it, even across threads.
+///
+/// ```
+/// use trueup_control::{Fixed, Objects, Provider as _};
+///
+/// # fn main() -> Result<(), trueup_control::Error> {
+/// let mut desired = Fixed::new(Objects::new());
+/// assert!(desired.desired()?.is_some_and(|objects| objects.is_empty())); // no object is desired
+/// desired.clone().set(None);
+/// assert!(desired.desired()?.is_none()); // nothing is known, so nothing is written
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Fixed(Arc<Mutex<FixedState>>);
 

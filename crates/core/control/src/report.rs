@@ -41,7 +41,7 @@ pub struct Unread {
     pub since: SystemTime,
 }
 
-/// An action with its outcome.
+/// An action of a pass, and its result: carried out, in progress, refused or waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ControlOp {
@@ -53,7 +53,7 @@ pub struct ControlOp {
     pub failed_before: Option<Failure>,
 }
 
-/// An action's outcome.
+/// The result of an action; [`Pending`] names the reason why it was not carried out.
 pub type Outcome = reconcile::Outcome<Failure, Pending>;
 
 /// The reason why an action has no outcome yet.
@@ -89,7 +89,7 @@ pub enum Wait {
         /// The known facts.
         why: String,
     },
-    /// It is destructive, and waits for an approval.
+    /// The gate holds it, because it is destructive and no approval for it was given.
     Approval {
         /// The hash that the approval must contain.
         hash: ActionHash,

@@ -47,6 +47,13 @@ impl<C> ChangeLog<C> {
     }
 
     /// Returns the collection's current revision, for a later [`since`](Self::since).
+    ///
+    /// ```
+    /// let log = trueup_diff::ChangeLog::<u8>::new();
+    /// let other = trueup_diff::ChangeLog::<u8>::new();
+    /// assert_eq!(log.now(), log.now());
+    /// assert_ne!(log.now(), other.now());
+    /// ```
     pub fn now(&self) -> Revision {
         self.now
     }
@@ -64,6 +71,18 @@ impl<C> ChangeLog<C> {
 
     /// Returns the changes after a revision; `None` if they are no longer kept, or if the revision
     /// belongs to another collection.
+    ///
+    /// ```
+    /// use trueup_diff::ChangeLog;
+    ///
+    /// let mut log = ChangeLog::new();
+    /// let before = log.now();
+    /// log.add("a", 2);
+    /// log.add("b", 2);
+    /// assert!(log.since(before).is_some_and(|changes| changes.eq(&["a", "b"])));
+    /// log.add("c", 2); // only the last two are kept
+    /// assert!(log.since(before).is_none());
+    /// ```
     pub fn since(&self, revision: Revision) -> Option<impl Iterator<Item = &C>> {
         let at = if revision == self.since {
             0

@@ -5,6 +5,17 @@ use std::collections::BTreeSet;
 use crate::{Duplicate, Found, Verdict, decide, walk};
 
 /// The differences between observed and desired items. Each list is in key order.
+///
+/// ```
+/// use trueup_diff::two_way;
+///
+/// let (desired, observed) = ([("a", 1), ("b", 1)], [("b", 2), ("c", 1)]);
+/// let diff = two_way(&desired, &observed, |it| it.0, |it| it.0, |one, two| one == two, |_| true)?;
+/// assert_eq!(diff.create, [&("a", 1)]);
+/// assert_eq!(diff.change, [(&("b", 1), &("b", 2))]);
+/// assert_eq!(diff.delete, [&("c", 1)]);
+/// # Ok::<(), trueup_diff::Duplicate>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Diff<'a, D, O = D> {
@@ -22,6 +33,17 @@ pub struct Diff<'a, D, O = D> {
 
 impl<D, O> Diff<'_, D, O> {
     /// Returns true if there is nothing to do and nothing in the way.
+    ///
+    /// ```
+    /// use trueup_diff::two_way;
+    ///
+    /// let items = [("a", 1)];
+    /// let diff = two_way(&items, &items, |it| it.0, |it| it.0, |one, two| one == two, |_| true)?;
+    /// assert!(diff.is_empty()); // ours is as desired
+    /// let diff = two_way(&items, &items, |it| it.0, |it| it.0, |one, two| one == two, |_| false)?;
+    /// assert!(diff.is_empty() && diff.satisfied.len() == 1); // so is another writer's
+    /// # Ok::<(), trueup_diff::Duplicate>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.create.is_empty()
             && self.change.is_empty()

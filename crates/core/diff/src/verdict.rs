@@ -2,6 +2,14 @@
 //! items.
 
 /// The observed items of one owner on a key: ours, or other writers'.
+///
+/// ```
+/// use trueup_diff::Found;
+///
+/// // Ours twice on a key, of which the second is as desired:
+/// assert_eq!(Found::best([false, true]), Found::AsDesired);
+/// assert_eq!(Found::best([]), Found::Nothing);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Found {
     /// No item.
@@ -13,6 +21,15 @@ pub enum Found {
 }
 
 /// The action for a key.
+///
+/// ```
+/// use trueup_diff::{Found, Verdict, decide};
+///
+/// // Another writer has a different item on a desired key.
+/// assert_eq!(decide(true, Found::Nothing, Found::Different), Verdict::Conflict);
+/// // It is not desired, and not ours.
+/// assert_eq!(decide(false, Found::Nothing, Found::Different), Verdict::Leave);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// Leaves the key alone: nothing is desired, and nothing is ours.
@@ -25,7 +42,7 @@ pub enum Verdict {
     Create,
     /// Changes our item into the desired one.
     Change,
-    /// Deletes our item.
+    /// Deletes our item, because it is not desired.
     Delete,
     /// Does nothing and reports that another writer's item is in the way. A planner may be allowed
     /// to take it over.

@@ -5,6 +5,14 @@ use std::iter::Peekable;
 use std::{slice, vec};
 
 /// The error that two desired items have the same key.
+///
+/// ```
+/// use trueup_diff::walk;
+///
+/// let desired = ["b", "a", "b"];
+/// let error = walk(&desired, &[] as &[&str], |it| *it, |it| *it, |_, _, _| {}).unwrap_err();
+/// assert_eq!((error.first, error.second), (0, 2));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duplicate {
     /// The first item's position in the desired list, from 0.
@@ -27,6 +35,18 @@ impl std::error::Error for Duplicate {}
 ///
 /// A list in key order is walked in place. Any other list is sorted first, so a walk costs n log n
 /// at most.
+///
+/// ```
+/// use trueup_diff::walk;
+///
+/// let (desired, observed) = ([("a", 1)], [("b", 2), ("a", 3)]);
+/// let mut seen = Vec::new();
+/// walk(&desired, &observed, |it| it.0, |it| it.0, |key, wanted, found| {
+///     seen.push((*key, wanted.is_some(), found.len()));
+/// })?;
+/// assert_eq!(seen, [("a", true, 1), ("b", false, 1)]);
+/// # Ok::<(), trueup_diff::Duplicate>(())
+/// ```
 ///
 /// # Errors
 ///

@@ -221,6 +221,13 @@ impl GraphBuilder {
 
 /// Checks these vertices as a [`Driver`](crate::Driver) does before it starts.
 ///
+/// ```
+/// use trueup_graph::{VertexSpec, validate};
+///
+/// let circle = [VertexSpec::new("a").after("b"), VertexSpec::new("b").after("a")];
+/// assert!(validate(circle).unwrap_err().is_cycle());
+/// ```
+///
 /// # Errors
 ///
 /// Two vertices have one name, an edge comes from an unknown vertex, there is a cycle, a port does

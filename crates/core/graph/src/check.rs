@@ -24,6 +24,20 @@ use crate::{
 /// failed one holds it back, or if it receives a value that no check sends. The snapshot lists
 /// reversals after the vertices; each would change.
 ///
+/// ```
+/// use trueup_graph::{RunContext, Verdict, Vertex, VertexSpec, check};
+/// use trueup_reconcile::MemoryLedger;
+///
+/// let vertex = |_: &RunContext, apply: bool| {
+///     assert!(!apply); // a check changes nothing
+///     Ok(Verdict::WouldChange)
+/// };
+/// let vertices = [(VertexSpec::new("a"), Box::new(vertex) as Box<dyn Vertex>)];
+/// let snapshot = check(vertices, &MemoryLedger::default())?;
+/// assert_eq!(snapshot.vertices[0].last, Some(Ok(Verdict::WouldChange)));
+/// # Ok::<(), trueup_graph::Error>(())
+/// ```
+///
 /// # Errors
 ///
 /// The graph cannot be built, or the ledger cannot be read.

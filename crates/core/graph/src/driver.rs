@@ -32,6 +32,22 @@ use crate::{Config, Error, Explanation, Failure, State, Vertex, VertexSpec};
 /// It has one thread for each worker, two more to wait for events and write records, and the
 /// threads that vertices are [declared](VertexSpec::with_thread) to run on. Dropping it stops it
 /// without waiting; [`stop`](Self::stop) waits.
+///
+/// ```
+/// use std::time::Duration;
+/// use trueup_graph::{Config, Driver, RunContext, Verdict, Vertex, VertexSpec};
+/// use trueup_reconcile::MemoryLedger;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let vertex = |_: &RunContext, _apply: bool| Ok(Verdict::InPlace);
+/// let vertices = [(VertexSpec::new("a").unwatched(), Box::new(vertex) as Box<dyn Vertex>)];
+/// let config = Config::new(1.try_into()?).with_quiet(Duration::from_millis(1));
+/// let driver = Driver::start(config, vertices, Box::new(MemoryLedger::default()))?;
+/// driver.wait_converged(Duration::from_secs(10))?;
+/// driver.stop(Duration::from_secs(10))?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Driver {
     shared: Arc<Shared>,
     runner: Runner,
@@ -261,6 +277,22 @@ impl Driver {
 
     /// Explains a vertex: why it is dirty, what it waits for, what it did last. A vertex that left
     /// is found until its reversal is done and the graph is replaced again.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use trueup_graph::{Config, Driver, RunContext, Verdict, Vertex, VertexSpec};
+    /// # use trueup_reconcile::MemoryLedger;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let vertex = |_: &RunContext, _apply: bool| Ok(Verdict::InPlace);
+    /// let vertices = [(VertexSpec::new("a").unwatched(), Box::new(vertex) as Box<dyn Vertex>)];
+    /// let driver = Driver::start(Config::new(1.try_into()?), vertices, Box::<MemoryLedger>::default())?;
+    /// driver.wait_idle(Duration::from_secs(10))?;
+    /// assert_eq!(driver.explain("a")?.last, Some(Ok(Verdict::InPlace)));
+    /// assert!(driver.explain("b").is_err());
+    /// # driver.stop(Duration::from_secs(10))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

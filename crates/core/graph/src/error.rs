@@ -16,7 +16,7 @@ pub struct Error {
 pub enum ErrorKind {
     /// Vertices wait for each other in a circle.
     Cycle,
-    /// Two vertices have one name.
+    /// Two vertices have one name; the message says which.
     Duplicate,
     /// A vertex names a parent that is not in the graph.
     UnknownVertex,

@@ -32,11 +32,12 @@ use crate::{Failure, RunContext, Verdict, Vertex};
 /// | of this process | the command has |
 /// |---|---|
 /// | descriptors | none but its standard streams. The process's others are marked close-on-exec. |
-/// | variables | `LANG`, `LANGUAGE`, `LC_*` and `TZ`; `HOME`, if that folder is the user's; the ones of [`with_environment`](Self::with_environment). |
-/// | `PATH` | `/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin` |
-/// | capabilities | its user's and the program's: none ambient or inheritable, unless [`with_ambient_capabilities`](Self::with_ambient_capabilities) is set |
-/// | signals | none blocked, `SIGPIPE` not ignored; others that the process ignores stay ignored |
-/// | folder | `/` |
+/// | variables | `LANG`, `LANGUAGE`, `LC_*` and `TZ`; `HOME`, if that folder is the user's; the
+/// ones of [`with_environment`](Self::with_environment). | | `PATH` |
+/// `/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin` | | capabilities | its user's and
+/// the program's: none ambient or inheritable, unless
+/// [`with_ambient_capabilities`](Self::with_ambient_capabilities) is set | | signals | none
+/// blocked, `SIGPIPE` not ignored; others that the process ignores stay ignored | | folder | `/` |
 /// | umask, limits, namespaces, control group | the same |
 ///
 /// If an earlier agent was killed during a run of the command, the vertex waits for that run before
@@ -49,6 +50,15 @@ use crate::{Failure, RunContext, Verdict, Vertex};
 /// | neither | at each run of the vertex |
 ///
 /// If there is a check, it must succeed after the command.
+///
+/// ```
+/// use trueup_graph::Exec;
+///
+/// // Runs `sysctl` if `test` fails.
+/// let exec = Exec::new("/sbin/sysctl", ["-w", "net.ipv4.ip_forward=1"])
+///     .with_check("/bin/test", ["-e", "/run/forwarding"]);
+/// # let _ = exec;
+/// ```
 #[derive(Clone, Debug)]
 pub struct Exec {
     command: Command,

@@ -46,6 +46,15 @@ const MAX_LEN: u64 = 64 * 1024 * 1024;
 /// - If the vertex leaves the graph, it removes the file if it created it, in this process or an
 ///   earlier one, and the file still has the written content. Any other file stays. A vertex with
 ///   another path does not adopt the file: the old file is removed first.
+///
+/// ```
+/// use trueup_graph::File;
+///
+/// let file = File::new("/etc/resolv.conf", "nameserver 10.0.0.53\n")
+///     .with_mode(0o644)
+///     .with_owner(Some(0), None); // the group stays as it is
+/// # let _ = file;
+/// ```
 #[derive(Clone, Debug)]
 pub struct File {
     path: PathBuf,

@@ -31,6 +31,27 @@ use crate::{Failure, Records, RunContext, Turn, Verdict, Vertex};
 ///   [`check_apply_group`](crate::Vertex::check_apply_group).
 ///
 /// Clones are handles of the same vertex.
+///
+/// ```
+/// # use trueup_reconcile::{LedgerError, MemoryLedger, PassInput, Report, Source};
+/// # struct Fine;
+/// # impl Report for Fine { fn converged(&self) -> bool { true } }
+/// # struct Easy;
+/// # impl Source for Easy {
+/// #     type Scope = (); type Desired = u8; type Options = (); type Report = Fine;
+/// #     type Observed = (); type Error = LedgerError;
+/// #     fn reconcile(&mut self, _: PassInput<'_, Self>) -> Result<Fine, LedgerError> { Ok(Fine) }
+/// # }
+/// use trueup_graph::{SourceVertex, VertexSpec, check};
+///
+/// let vertex = SourceVertex::new(Easy, (), 7, MemoryLedger::default(), ());
+/// let handle = vertex.handle().clone(); // to read its statuses while it runs
+/// let vertices: [(_, Box<dyn trueup_graph::Vertex>); 1] =
+///     [(VertexSpec::new("easy").with_retry(0, std::time::Duration::ZERO), Box::new(vertex))];
+/// check(vertices, &MemoryLedger::default())?;
+/// assert_eq!(handle.stats().full_passes, 1);
+/// # Ok::<(), trueup_graph::Error>(())
+/// ```
 pub struct SourceVertex<S: Source> {
     shared: Arc<SharedLoop<S>>,
     reversed: Option<S::Desired>,

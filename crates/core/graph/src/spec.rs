@@ -13,6 +13,20 @@ use crate::{EdgeKind, Records};
 ///
 /// When a graph is replaced, a vertex with the same name and settings continues undisturbed. Edges
 /// do not count as settings: to run a vertex again, change its [revision](Self::with_revision).
+///
+/// ```
+/// use std::time::Duration;
+/// use trueup_graph::{VertexSpec, validate};
+///
+/// let file = VertexSpec::new("file.conf").provides("conf");
+/// let reload = VertexSpec::new("exec.reload")
+///     .needs("conf") // runs after every vertex that provides it
+///     .refreshed_by("file.conf")
+///     .with_timeout(Duration::from_secs(10));
+/// assert_eq!(reload.name(), "exec.reload");
+/// validate([file, reload])?;
+/// # Ok::<(), trueup_graph::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VertexSpec {
     pub(crate) name: Arc<str>,

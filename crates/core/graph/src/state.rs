@@ -262,6 +262,15 @@ impl State {
 
 /// A graph's settings: its number of workers, its quiet time, and the delay before failed writes
 /// are repeated.
+///
+/// ```
+/// use std::time::Duration;
+/// use trueup_graph::Config;
+///
+/// let config = Config::new(4.try_into()?).with_quiet(Duration::from_millis(10));
+/// # let _ = config;
+/// # Ok::<(), std::num::TryFromIntError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     pub(crate) workers: NonZeroUsize,

@@ -23,6 +23,25 @@ use crate::{Failure, Turn, Verdict};
 /// - A panic counts as a failure of class `Unknown`.
 /// - A call must end: a vertex limits its waits, and asks
 ///   [`should_continue`](RunContext::should_continue) between two steps.
+///
+/// ```
+/// use trueup_graph::{Failure, RunContext, Verdict, Vertex};
+///
+/// struct Count { is: u8, wanted: u8 }
+///
+/// impl Vertex for Count {
+///     fn check_apply(&mut self, _: &RunContext, apply: bool) -> Result<Verdict, Failure> {
+///         Ok(match (self.is == self.wanted, apply) {
+///             (true, _) => Verdict::InPlace,
+///             (false, false) => Verdict::WouldChange,
+///             (false, true) => {
+///                 self.is = self.wanted;
+///                 Verdict::Changed
+///             }
+///         })
+///     }
+/// }
+/// ```
 pub trait Vertex: Any + Send {
     /// Compares the actual state with the declared one. If `apply` is true, corrects the
     /// differences; if not, changes nothing.

@@ -10,6 +10,25 @@ use crate::{Error, Journal};
 
 /// The wait of a failed object. The outcome of an operation sets or clears its object's backoff in
 /// the same commit: see [`Execution`](crate::Execution).
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use trueup_journal::{Backoff, Journal};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = std::env::temp_dir().join(format!("trueup-doc-backoff-{}", std::process::id()));
+/// # std::fs::create_dir(&folder)?;
+/// let journal = Journal::open(folder.join("journal"))?;
+/// let next = SystemTime::now() + Duration::from_secs(5);
+/// journal.set_backoff(b"vm7", Backoff { tries: 1, next })?;
+/// assert_eq!(journal.backoff(b"vm7")?.map(|it| it.tries), Some(1));
+/// journal.clear_backoff(b"vm7")?;
+/// assert_eq!(journal.backoff(b"vm7")?, None);
+/// # drop(journal);
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// The number of failed tries.

@@ -61,15 +61,15 @@ pub enum Refusal {
     NoOperation,
     /// The operation was begun and has not ended.
     InFlight,
-    /// The operation has ended.
+    /// The operation has an outcome already, which later callers get.
     Ended,
     /// Another caller in this process executes the operation.
     InProgress,
     /// An operation with another request began with the idempotency key.
     KeyUsed,
-    /// The nonce was spent before.
+    /// Another call spent the nonce, in this process or an earlier one.
     NonceSpent,
-    /// The nonce has expired.
+    /// The nonce expired by the latest time that the journal has seen.
     NonceExpired,
     /// The ledger's key has an open intent: commit its outcome first.
     OpenIntent,

@@ -12,6 +12,28 @@ use crate::{Error, Journal};
 ///
 /// If it is dropped without an outcome, or the outcome's write fails, the operation stays in flight
 /// and its key in doubt, until a caller [resumes](Journal::resume) it.
+///
+/// ```
+/// use std::time::SystemTime;
+/// use trueup_journal::{Journal, OperationState, Start};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = std::env::temp_dir().join(format!("trueup-doc-execution-{}", std::process::id()));
+/// # std::fs::create_dir(&folder)?;
+/// let journal = Journal::open(folder.join("journal"))?;
+/// let Ok(mut execution) = journal.begin(Start::new("migrate vm7", b""))? else {
+///     unreachable!("it has no idempotency key");
+/// };
+/// execution.step(b"copy")?;
+/// execution.running("task 12")?;
+/// assert_eq!(execution.operation().task.as_deref(), Some("task 12"));
+/// execution.succeeded(b"on host b", SystemTime::now())?;
+/// assert!(journal.operation("migrate vm7")?.is_some_and(|it| it.state.is_ended()));
+/// # drop(journal);
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "dropped, it leaves the operation in doubt"]
 pub struct Execution {
@@ -25,7 +47,7 @@ impl Execution {
         Execution { journal: journal.clone(), stored }
     }
 
-    /// Returns the operation's current record.
+    /// Returns the operation's record, as the last call has written it.
     pub fn operation(&self) -> &Operation {
         &self.stored.operation
     }

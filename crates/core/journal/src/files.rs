@@ -102,6 +102,10 @@ fn cannot_open(path: &Path, error: trueup_path::Error) -> Error {
 }
 
 /// Returns the path of the lock file of the journal at `path`: `path.lock`.
+///
+/// ```
+/// assert_eq!(trueup_journal::lock_file("/var/lib/app/journal").to_str(), Some("/var/lib/app/journal.lock"));
+/// ```
 pub fn lock_file(path: impl AsRef<Path>) -> PathBuf {
     sibling(path.as_ref(), LOCK)
 }

@@ -168,12 +168,12 @@ fn is_sealed(bytes: &[u8]) -> bool {
 pub struct JournalId([u8; 16]);
 
 impl JournalId {
-    /// Returns the id with these bytes.
+    /// Returns the id with these 16 bytes, for a program that keeps ids itself.
     pub fn from_bytes(bytes: [u8; 16]) -> JournalId {
         JournalId(bytes)
     }
 
-    /// Returns the id's bytes.
+    /// Returns the 16 bytes, which are random.
     pub fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }

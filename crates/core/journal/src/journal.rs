@@ -22,6 +22,25 @@ use crate::{Error, JournalId, JournalLedger, LedgerScope, Storage, json_lines};
 ///
 /// Clones share the journal, which is closed when the last of them is dropped. Every call that
 /// changes something returns once the change is durable; calls from several threads share a sync.
+///
+/// ```
+/// use trueup_journal::{Journal, Start};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = std::env::temp_dir().join(format!("trueup-doc-journal-{}", std::process::id()));
+/// # std::fs::create_dir(&folder)?;
+/// let journal = Journal::open(folder.join("journal"))?;
+/// journal.begin(Start::new("migrate vm7", b"to host b"))?;
+/// drop(journal); // as a crash does
+///
+/// let journal = Journal::open(folder.join("journal"))?;
+/// let (operations, _) = journal.in_flight()?;
+/// assert_eq!(operations[0].name, "migrate vm7");
+/// # drop(journal);
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Journal(pub(crate) Arc<Open>);
 
@@ -126,6 +145,23 @@ impl Journal {
     /// It takes no lock and writes nothing: changes are refused. The pages in use are held in
     /// memory, at most 1 GiB.
     ///
+    /// ```
+    /// use trueup_journal::{Journal, Start};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = std::env::temp_dir().join(format!("trueup-doc-reader-{}", std::process::id()));
+    /// # std::fs::create_dir(&folder)?;
+    /// let writer = Journal::open(folder.join("journal"))?;
+    /// writer.begin(Start::new("migrate vm7", b""))?;
+    /// let reader = Journal::open_read_only(folder.join("journal"))?; // while the writer has it open
+    /// assert!(reader.operation("migrate vm7")?.is_some());
+    /// assert!(reader.begin(Start::new("migrate vm8", b"")).unwrap_err().is_read_only());
+    /// # drop((reader, writer));
+    /// # std::fs::remove_dir_all(&folder)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Damaged`](crate::ErrorKind::Damaged), [`Format`](crate::ErrorKind::Format) or
@@ -185,6 +221,22 @@ impl Journal {
     ///
     /// For a network namespace, `trueup_rtnl::ledger_scope` returns the scope. The caller chooses
     /// the source's name: agents that share a namespace and a journal need different names.
+    ///
+    /// ```
+    /// use trueup_journal::{Journal, LedgerScope};
+    /// use trueup_reconcile::Ledger as _;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = std::env::temp_dir().join(format!("trueup-doc-scope-{}", std::process::id()));
+    /// # std::fs::create_dir(&folder)?;
+    /// let journal = Journal::open(folder.join("journal"))?;
+    /// let ledger = journal.ledger("sysctl", &LedgerScope::new("4026531840", "6d0f1f5c"))?;
+    /// assert!(ledger.owned()?.is_empty());
+    /// # drop((journal, ledger));
+    /// # std::fs::remove_dir_all(&folder)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

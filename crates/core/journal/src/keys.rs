@@ -9,7 +9,8 @@ use crate::operation::{Ended, Outcome};
 use crate::record::{Decoder, Encoder, Keyspace, Record, Transaction, millis, time};
 use crate::{Error, Refusal};
 
-/// The state of an idempotency key.
+/// The answer of an idempotency key: the progress or the outcome of the operation that began with
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyState {
@@ -24,7 +25,7 @@ pub enum KeyState {
         /// The operation's name.
         operation: String,
     },
-    /// The operation has ended.
+    /// The operation has an outcome, which every later caller with the key gets.
     Ended {
         /// The operation's outcome.
         outcome: Outcome,

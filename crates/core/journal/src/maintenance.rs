@@ -44,6 +44,20 @@ pub enum Repaired {
 /// Reads every record of the journal at `path` and counts them. Writes nothing, and works while a
 /// process has the journal open.
 ///
+/// ```
+/// use trueup_journal::{Journal, Start, check};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = std::env::temp_dir().join(format!("trueup-doc-check-{}", std::process::id()));
+/// # std::fs::create_dir(&folder)?;
+/// let path = folder.join("journal");
+/// Journal::open(&path)?.begin(Start::new("migrate vm7", b""))?;
+/// assert_eq!(check(&path)?.operations, 1);
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 ///
 /// [`Damaged`](crate::ErrorKind::Damaged), [`Format`](crate::ErrorKind::Format) or
@@ -89,6 +103,22 @@ pub fn export(path: impl AsRef<Path>, out: &mut dyn io::Write) -> Result<(), Err
 ///
 /// The damaged file stays as `path.damaged` or, if that exists, `path.damaged.1` and so on. The new
 /// file replaces it whole or not at all. The lock file `path.lock` stays only if it existed before.
+///
+/// ```
+/// use trueup_journal::{Journal, Repaired, Start, repair};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = std::env::temp_dir().join(format!("trueup-doc-repair-{}", std::process::id()));
+/// # std::fs::create_dir(&folder)?;
+/// let path = folder.join("journal");
+/// Journal::open(&path)?.begin(Start::new("migrate vm7", b""))?;
+/// std::fs::write(&path, b"")?; // all records are lost
+/// assert!(matches!(repair(&path, true)?, Repaired::Emptied { .. }));
+/// assert!(path.with_extension("damaged").exists());
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 ///

@@ -12,6 +12,25 @@ impl Journal {
     /// To spend it together with the start of an operation, use
     /// [`Start::nonce`](crate::Start::nonce).
     ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use trueup_journal::{Journal, Refusal};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = std::env::temp_dir().join(format!("trueup-doc-nonce-{}", std::process::id()));
+    /// # std::fs::create_dir(&folder)?;
+    /// let journal = Journal::open(folder.join("journal"))?;
+    /// let now = SystemTime::now();
+    /// let expires = now + Duration::from_secs(600);
+    /// journal.spend_nonce(b"approval 1", expires, now)?;
+    /// let again = journal.spend_nonce(b"approval 1", expires, now).unwrap_err();
+    /// assert_eq!(again.refusal(), Some(Refusal::NonceSpent));
+    /// # drop(journal);
+    /// # std::fs::remove_dir_all(&folder)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Refused`](crate::ErrorKind::Refused) with [`NonceSpent`](Refusal::NonceSpent), or with

@@ -28,7 +28,7 @@ pub struct Operation {
     pub ended: Option<SystemTime>,
 }
 
-/// The state of an operation.
+/// The progress of an operation, up to its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OperationState {
@@ -40,7 +40,7 @@ pub enum OperationState {
     InDoubt(String),
     /// The operation took effect.
     Succeeded,
-    /// The operation failed for this reason.
+    /// The operation failed; the text is the reason that its executor gave.
     Failed(String),
     /// The operation took effect in part and was undone, for this reason.
     Compensated(String),
@@ -53,7 +53,7 @@ pub enum OperationState {
 pub enum Outcome {
     /// The operation took effect, with this answer.
     Succeeded(Vec<u8>),
-    /// The operation failed for this reason.
+    /// The operation failed; the text is the reason that its executor gave.
     Failed(String),
     /// The operation took effect in part and was undone, for this reason.
     Compensated(String),
@@ -234,6 +234,25 @@ impl StoredOperation {
 
 /// The ended operations, or their keys, to keep. There is no default, because an operation with a
 /// forgotten key can be executed again.
+///
+/// ```
+/// use std::time::SystemTime;
+/// use trueup_journal::{Journal, Keep, Start};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = std::env::temp_dir().join(format!("trueup-doc-keep-{}", std::process::id()));
+/// # std::fs::create_dir(&folder)?;
+/// let journal = Journal::open(folder.join("journal"))?;
+/// for name in ["one", "two", "three"] {
+///     let Ok(execution) = journal.begin(Start::new(name, b""))? else { continue };
+///     execution.succeeded(b"", SystemTime::now())?;
+/// }
+/// assert_eq!(journal.forget_operations(Keep::Latest(1))?, 2);
+/// # drop(journal);
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Keep {

@@ -17,6 +17,23 @@ use crate::{Error, Journal, Refusal};
 
 /// The description of an operation to begin. `Debug` shows the length of its values, not their
 /// bytes.
+///
+/// ```
+/// use trueup_journal::{Journal, KeyState, Start};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = std::env::temp_dir().join(format!("trueup-doc-start-{}", std::process::id()));
+/// # std::fs::create_dir(&folder)?;
+/// let journal = Journal::open(folder.join("journal"))?;
+/// let start = || Start::new("create vm7", b"4 GiB").object(b"vm7").key(b"request 17");
+/// let _execution = journal.begin(start())?.expect("the first call executes");
+/// // The same request again, while the first one runs:
+/// assert!(matches!(journal.begin(start())?, Err(KeyState::InProgress { .. })));
+/// # drop((_execution, journal));
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy)]
 pub struct Start<'a> {
     name: &'a str,

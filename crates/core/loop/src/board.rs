@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use trueup_reconcile::{OpKey, Status};
 
-use crate::sync::{Condvar, Mutex, MutexGuard, lock};
+use crate::sync::{Condvar, Mutex, MutexGuard, WakerId, Wakers, lock};
 use crate::{Event, Revision};
 
 /// The number of events kept for readers.
@@ -191,9 +191,10 @@ impl Locked {
         }
     }
 
-    /// Wakes a task at the next event. Replaces the task's earlier waker.
-    pub(crate) fn wake(&mut self, id: &mut WakerId, waker: &Waker) {
-        self.wakers.set(id, waker);
+    /// Wakes a task at the next event. Returns the task's earlier waker, to drop without the lock.
+    #[must_use]
+    pub(crate) fn wake(&mut self, id: &mut WakerId, waker: Waker) -> Option<Waker> {
+        self.wakers.set(id, waker)
     }
 
     /// Removes the waker of a task that no longer waits.
@@ -205,36 +206,4 @@ impl Locked {
 /// Returns the part of [`MAX_CHANGED`] that a revision's changes take.
 fn size(keys: Option<&Vec<OpKey>>) -> usize {
     keys.map_or(1, |keys| keys.len().max(1))
-}
-
-/// The wakers of waiting tasks, at most one for each task.
-#[derive(Debug, Default)]
-pub(crate) struct Wakers {
-    last: u64,
-    waiting: BTreeMap<u64, Waker>,
-}
-
-/// A task's key among the wakers. The task's future holds it, and removes the waker when dropped.
-#[derive(Debug, Default)]
-pub(crate) struct WakerId(Option<u64>);
-
-impl Wakers {
-    /// Wakes a task at the next event. Replaces the task's earlier waker.
-    pub(crate) fn set(&mut self, id: &mut WakerId, waker: &Waker) {
-        let id = *id.0.get_or_insert_with(|| {
-            self.last += 1;
-            self.last
-        });
-        self.waiting.insert(id, waker.clone());
-    }
-
-    /// Removes the waker of a task that no longer waits.
-    pub(crate) fn remove(&mut self, id: &WakerId) -> Option<Waker> {
-        self.waiting.remove(&id.0?)
-    }
-
-    /// Takes all wakers; wake them after the lock is released.
-    pub(crate) fn take(&mut self) -> impl Iterator<Item = Waker> + use<> {
-        std::mem::take(&mut self.waiting).into_values()
-    }
 }

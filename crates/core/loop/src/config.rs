@@ -4,6 +4,17 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// A loop's settings; each method names its default.
+///
+/// ```
+/// use std::time::Duration;
+/// use trueup_loop::Config;
+///
+/// let config = Config::default()
+///     .with_interval(Duration::from_secs(30))
+///     .with_backoff(Duration::from_millis(500), Duration::from_secs(30));
+/// assert_eq!(config.interval(), Duration::from_secs(30));
+/// assert_eq!(config.debounce(), Duration::from_millis(100)); // the default
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     interval: Duration,

@@ -3,13 +3,16 @@
 //! It has none of the source's types, and no code of a source or a caller runs under the lock. So
 //! no thread waits long for it.
 
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use trueup_reconcile::{Drained, OpKey};
 
-use crate::board::{WakerId, Wakers};
-use crate::sync::{self, Condvar, Mutex, MutexGuard, after, lock, thread, wait_while};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{
+    self, Condvar, Mutex, MutexGuard, WakerId, Wakers, after, lock, thread, wait_while,
+};
 use crate::{
     Action, Config, Error, ErrorKind, PassSummary, Rest, Revision, State, Stats, SubscriptionState,
 };
@@ -218,33 +221,40 @@ impl Control {
         })
     }
 
-    /// Waits until a pass over the revision, or a later one, has converged.
-    pub(crate) fn converged(&self, revision: Revision, timeout: Duration) -> Result<(), Error> {
-        self.wait_for(timeout, &self.until_converged(revision))
-    }
-
-    /// Waits until a pass over the revision, or a later one, has tried all of it.
-    pub(crate) fn tried(&self, revision: Revision, timeout: Duration) -> Result<(), Error> {
-        self.wait_for(timeout, &Until::tried(revision))
-    }
-
     /// Returns the condition that a pass over the revision, or a later one, has converged: from now
     /// on, unless the last one did and nothing came since.
-    pub(crate) fn until_converged(&self, revision: Revision) -> Until {
-        let after = Some(self.lock().state.last_started());
-        Until { revision, after }
+    ///
+    /// Fails if the loop is about to end before that.
+    pub(crate) fn until_converged(&self, revision: Revision) -> Result<Until, Error> {
+        let after = self.lock().state.last_started();
+        self.accept(Until::Converged { revision, after })
     }
 
-    fn wait_for(&self, timeout: Duration, until: &Until) -> Result<(), Error> {
-        {
-            let inner = self.lock();
-            if until.is_reached(&inner.state) {
-                return Ok(());
-            }
+    /// Returns the condition that a pass over the revision, or a later one, has tried all of it.
+    /// Fails if the loop is about to end before that.
+    pub(crate) fn until_tried(&self, revision: Revision) -> Result<Until, Error> {
+        self.accept(Until::Tried { revision })
+    }
+
+    fn accept(&self, until: Until) -> Result<Until, Error> {
+        let inner = self.lock();
+        if until.answer(&inner).is_none() {
             inner.refuse_if_stopping()?;
+        }
+        drop(inner);
+        Ok(until)
+    }
+
+    /// Waits until a condition holds, at most for `timeout`. Fails at once if the calling thread
+    /// would wait for itself.
+    pub(crate) fn wait(&self, until: &Until, timeout: Duration) -> Result<(), Error> {
+        let end = after(sync::now(), timeout);
+        let inner = self.lock();
+        if until.answer(&inner).is_none() {
             inner.refuse_own_thread()?;
         }
-        self.wait(timeout, |inner| until.answer(inner))
+        let inner = wait_while(&self.changed, inner, end, |inner| until.answer(inner).is_none());
+        until.answer(&inner).unwrap_or(Err(ErrorKind::Timeout)).map_err(Error::new)
     }
 
     /// Returns a condition's answer, or wakes the task when there may be one.
@@ -254,14 +264,16 @@ impl Control {
         id: &mut WakerId,
         context: &Context<'_>,
     ) -> Poll<Result<(), Error>> {
+        // Cloned before the lock, and dropped after it.
+        let waker = context.waker().clone();
         let mut inner = self.lock();
-        match until.answer(&inner) {
-            Some(answer) => Poll::Ready(answer.map_err(Error::new)),
-            None => {
-                inner.wakers.set(id, context.waker());
-                Poll::Pending
-            }
+        if let Some(answer) = until.answer(&inner) {
+            return Poll::Ready(answer.map_err(Error::new));
         }
+        let replaced = inner.wakers.set(id, waker);
+        drop(inner);
+        drop(replaced);
+        Poll::Pending
     }
 
     /// Removes the waker of a task that no longer waits.
@@ -284,9 +296,13 @@ impl Control {
         (!left.is_zero()).then_some(left)
     }
 
-    /// Fails if a question would not be answered: by a loop that ends, or by the calling thread
-    /// itself.
-    pub(crate) fn refuse_question(&self) -> Result<(), Error> {
+    /// Fails if the loop is about to end.
+    pub(crate) fn refuse_if_stopping(&self) -> Result<(), Error> {
+        self.lock().refuse_if_stopping()
+    }
+
+    /// Fails if the loop is about to end, or if the calling thread would wait for itself.
+    pub(crate) fn refuse_wait(&self) -> Result<(), Error> {
         let inner = self.lock();
         inner.refuse_if_stopping()?;
         inner.refuse_own_thread()
@@ -306,21 +322,6 @@ impl Control {
     /// Wakes the callers that wait for an answer.
     pub(crate) fn answered(&self) {
         self.notify();
-    }
-
-    /// Waits until a question is answered.
-    pub(crate) fn wait_answered(
-        &self,
-        timeout: Duration,
-        is_answered: impl Fn() -> bool,
-    ) -> Result<(), Error> {
-        self.wait(timeout, |inner| {
-            if is_answered() {
-                Some(Ok(()))
-            } else {
-                inner.state.is_ended().then_some(Err(ErrorKind::Ended))
-            }
-        })
     }
 
     /// Notes the start or the end of the source's pass with its callbacks.
@@ -345,52 +346,30 @@ impl Control {
         })
     }
 
-    /// Waits until a pass that started after this call is done.
-    pub(crate) fn force(&self, timeout: Duration) -> Result<(), Error> {
-        let pass = self.input(|inner, now| {
+    /// Requests a pass that starts after this call. Returns the condition that it is done.
+    pub(crate) fn force(&self) -> Result<Until, Error> {
+        self.input(|inner, now| {
             inner.refuse_if_stopping()?;
-            inner.refuse_own_thread()?;
             if inner.state.is_paused() {
                 Err(Error::new(ErrorKind::Paused))
             } else {
-                Ok(inner.state.handle_force(now))
+                Ok(Until::Done { pass: inner.state.handle_force(now) })
             }
-        })?;
-        self.wait(timeout, |Locked { state, .. }| {
-            if state.is_done(pass) {
-                return Some(Ok(()));
-            }
-            let is_open = !state.is_started(pass);
-            if state.is_ended() || state.is_stopping() && is_open {
-                return Some(Err(ErrorKind::Ended));
-            }
-            (state.is_paused() && is_open).then_some(Err(ErrorKind::Paused))
         })
     }
 
-    /// Pauses, and returns once no pass is running.
-    pub(crate) fn pause(&self, timeout: Duration) -> Result<(), Error> {
+    /// Pauses. Returns the condition that no pass is running.
+    pub(crate) fn pause(&self) -> Result<Until, Error> {
         let last = self.input(|inner, _| {
             inner.refuse_if_stopping()?;
             let last = inner.state.handle_pause();
-            if inner.state.is_done(last) {
-                return Ok(None);
-            }
-            if inner.in_source {
-                inner.refuse_own_thread()?;
-            }
             // In a callback after a pass, the source no longer writes.
-            Ok((!inner.is_own_thread()).then_some(last))
+            let is_in_callback = inner.is_own_thread() && !inner.in_source;
+            Ok(Until::Quiet { last: if is_in_callback { 0 } else { last } })
         });
         // Ends waits for a pass that cannot start now.
         self.notify();
-        let Some(last) = last? else { return Ok(()) };
-        self.wait(timeout, |Locked { state, .. }| {
-            if state.is_done(last) {
-                return Some(Ok(()));
-            }
-            state.is_ended().then_some(Err(ErrorKind::Ended))
-        })
+        last
     }
 
     pub(crate) fn resume(&self) -> Result<(), Error> {
@@ -408,13 +387,6 @@ impl Control {
 
     pub(crate) fn is_ended(&self) -> bool {
         self.lock().dropped
-    }
-
-    pub(crate) fn wait_ended(&self, timeout: Duration) -> Result<(), Error> {
-        if !self.is_ended() {
-            self.lock().refuse_own_thread()?;
-        }
-        self.wait(timeout, |inner| inner.dropped.then_some(Ok(())))
     }
 }
 
@@ -445,50 +417,53 @@ impl Control {
         }
         answer
     }
-
-    /// Waits until the state gives an answer, at most for `timeout`.
-    fn wait(
-        &self,
-        timeout: Duration,
-        answer: impl Fn(&Locked) -> Option<Result<(), ErrorKind>>,
-    ) -> Result<(), Error> {
-        let until = after(sync::now(), timeout);
-        let inner = wait_while(&self.changed, self.lock(), until, |inner| answer(inner).is_none());
-        answer(&inner).unwrap_or(Err(ErrorKind::Timeout)).map_err(Error::new)
-    }
 }
 
 /// The condition that a call or a task waits for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Until {
-    revision: Revision,
-    /// To wait for convergence: the last pass that had started by then. `None` if it is enough that
-    /// a pass has tried all of the revision.
-    after: Option<u64>,
+#[derive(Clone, Debug)]
+pub(crate) enum Until {
+    /// A pass over the revision, or a later one, has converged. It started after the pass `after`,
+    /// or no hint or request came since it started.
+    Converged { revision: Revision, after: u64 },
+    /// A pass over the revision, or a later one, has tried all of it.
+    Tried { revision: Revision },
+    /// A requested pass is done.
+    Done { pass: u64 },
+    /// The last pass before a pause is done.
+    Quiet { last: u64 },
+    /// A question is answered.
+    Answered(Arc<AtomicBool>),
+    /// The loop is dropped.
+    Ended,
 }
 
 impl Until {
-    /// Returns the condition that a pass over the revision, or a later one, has tried all of it.
-    pub(crate) fn tried(revision: Revision) -> Until {
-        Until { revision, after: None }
-    }
-
-    fn is_reached(&self, state: &State) -> bool {
-        match self.after {
-            Some(after) => state.is_converged(self.revision, after),
-            None => state.is_tried(self.revision),
-        }
-    }
-
-    fn answer(&self, Locked { state, .. }: &Locked) -> Option<Result<(), ErrorKind>> {
-        if self.is_reached(state) {
+    /// Returns the result of the wait; `None` while it goes on.
+    fn answer(&self, Locked { state, dropped, .. }: &Locked) -> Option<Result<(), ErrorKind>> {
+        let is_reached = match self {
+            Until::Converged { revision, after } => state.is_converged(*revision, *after),
+            Until::Tried { revision } => state.is_tried(*revision),
+            Until::Done { pass } => state.is_done(*pass),
+            Until::Quiet { last } => state.is_done(*last),
+            Until::Answered(is_answered) => is_answered.load(Ordering::Acquire),
+            Until::Ended => *dropped,
+        };
+        if is_reached {
             return Some(Ok(()));
         }
-        let is_running = !state.is_done(state.last_started());
+        // True if the wait goes on though no pass starts.
+        let is_running = match self {
+            Until::Converged { .. } | Until::Tried { .. } => !state.is_done(state.last_started()),
+            Until::Done { pass } => state.is_started(*pass),
+            Until::Quiet { .. } | Until::Answered(_) => true,
+            Until::Ended => return None,
+        };
         if state.is_ended() || state.is_stopping() && !is_running {
             return Some(Err(ErrorKind::Ended));
         }
-        if state.has_failed(self.revision) {
+        if let Until::Converged { revision, .. } | Until::Tried { revision } = self
+            && state.has_failed(*revision)
+        {
             return Some(Err(ErrorKind::PassFailed));
         }
         (state.is_paused() && !is_running).then_some(Err(ErrorKind::Paused))

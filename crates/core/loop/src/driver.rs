@@ -31,6 +31,22 @@ type OnSubscribe<'a, S> = dyn FnMut(Subscribed<(), &<S as Source>::Error>) + Sen
 /// It subscribes, runs the first pass at once, and then a full pass at each interval. A hint or a
 /// handle can request an earlier one. Each pass gets the same ledger; the loop itself does not use
 /// it.
+///
+/// ```
+#[doc = include_str!("docs/easy.txt")]
+/// # use trueup_loop::{Config, Loop};
+/// # fn main() -> Result<(), trueup_loop::Error> {
+/// let it = Loop::new(Easy, (), 0, MemoryLedger::default(), (), Config::default());
+/// let handle = it.handle();
+/// // The callback ends the loop after its first pass.
+/// it.on_report(move |_, result| {
+///     assert!(result.is_ok());
+///     handle.stop();
+/// })
+/// .run()?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Loop<'a, S: Source> {
     // Dropped in this order: all other fields go before handles see the end.
     source: S,
@@ -494,7 +510,7 @@ pub struct Rest {
     /// When the next pass is due, for [`Loop::pass`], unless a wake-up comes before; `None` if none
     /// is.
     pub pass_at: Option<Instant>,
-    /// True if a pass is due now.
+    /// True if [`Loop::pass`] would run a pass at once. Then `until` is `None`.
     pub is_pass_due: bool,
 }
 

@@ -5,6 +5,14 @@ use std::fmt;
 use std::sync::Arc;
 
 /// An error of a loop or of a handle's call.
+///
+/// ```
+/// use trueup_loop::{Error, ErrorKind};
+///
+/// let error = Error::new(ErrorKind::Ended);
+/// assert!(error.is_ended());
+/// assert_eq!(error.to_string(), "the loop has ended");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -48,7 +56,7 @@ impl Error {
         self.kind
     }
 
-    /// True if the loop has ended.
+    /// True if the kind is [`Ended`](ErrorKind::Ended): the loop does nothing more.
     pub fn is_ended(&self) -> bool {
         self.kind == ErrorKind::Ended
     }

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use trueup_reconcile::{Hints, OpKey, Source, Subscribed};
 
-use crate::board::{Board, Changed, DatedStatus, WakerId};
+use crate::board::{Board, Changed, DatedStatus};
 use crate::control::{Control, Until};
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, MutexGuard, WakerId, lock};
 use crate::{Error, ErrorKind, Events, LoopView, ObjectStatus, Revision, Stats, Tried};
 
 /// The number of changes that may wait for a pass.
@@ -22,8 +23,31 @@ const MAX_QUESTIONS: usize = 1 << 10;
 
 /// Controls a [`Loop`](crate::Loop) from any thread. Clones control the same loop.
 ///
-/// Every wait has a time limit. Once the loop has ended, or a stop was requested, calls fail with
-/// [`ErrorKind::Ended`](crate::ErrorKind::Ended), even after a panic of the source.
+/// A call that blocks has a time limit. Once the loop has ended, or a stop was requested, calls
+/// fail with [`Ended`](ErrorKind::Ended), even after a panic of the source.
+///
+/// # Futures
+///
+/// Each call that blocks has a form that returns a future: [`force`](Self::force) and
+/// [`forced`](Self::forced), [`wait_converged`](Self::wait_converged) and
+/// [`converged`](Self::converged). The futures need no runtime, and have no time limit: take the
+/// runtime's. They give the same errors, except [`Timeout`](ErrorKind::Timeout) and
+/// [`OwnThread`](ErrorKind::OwnThread); the loop's end ends all of them. The call itself makes the
+/// request, before the future is polled. Dropping the future ends only the wait, as a timeout does.
+/// Do not block the loop's own thread on one.
+///
+/// ```
+/// # use trueup_loop::{Error, Handle};
+/// # use trueup_reconcile::Source;
+/// # async fn edit<S: Source<Desired = Vec<u8>>>(handle: &Handle<S>) -> Result<usize, Error> {
+/// let revision = handle.change(|desired| desired.push(7))?;
+/// handle.converged(revision).await?;
+/// handle.paused().await?; // nothing is written from here on
+/// let len = handle.asked(|view| view.desired.len()).await?;
+/// handle.resume()?;
+/// # Ok(len)
+/// # }
+/// ```
 pub struct Handle<S: Source> {
     shared: Arc<Shared<S>>,
 }
@@ -48,6 +72,21 @@ impl<S: Source> Handle<S> {
     /// Declares a new desired state, which counts as a hint. Passes that start from now on use the
     /// latest state, with the [changes](Self::change) made after it. Returns the revision to
     /// [wait](Self::wait_converged) for.
+    ///
+    /// ```
+    #[doc = include_str!("docs/easy.txt")]
+    /// # use std::time::Duration;
+    /// # use trueup_loop::{Config, Loop};
+    /// # fn main() -> Result<(), trueup_loop::Error> {
+    /// let running =
+    ///     Loop::new(Easy, (), 0, MemoryLedger::default(), (), Config::default()).spawn("easy")?;
+    /// let handle = running.handle();
+    /// let revision = handle.set_desired(7)?;
+    /// let report = handle.wait_converged(revision, Duration::from_secs(10))?;
+    /// assert!(report.converged());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -76,6 +115,21 @@ impl<S: Source> Handle<S> {
     ///
     /// A panic of `change` ends the loop, like a panic of the source: it propagates to the caller
     /// of [`run`](crate::Loop::run). Changes still waiting when the loop ends are dropped.
+    ///
+    /// ```
+    #[doc = include_str!("docs/easy.txt")]
+    /// # use std::time::Duration;
+    /// # use trueup_loop::{Config, Loop};
+    /// # fn main() -> Result<(), trueup_loop::Error> {
+    /// let running =
+    ///     Loop::new(Easy, (), 1, MemoryLedger::default(), (), Config::default()).spawn("easy")?;
+    /// let handle = running.handle();
+    /// let revision = handle.change(|desired| *desired += 1)?;
+    /// handle.wait_converged(revision, Duration::from_secs(10))?;
+    /// assert_eq!(handle.ask(|view| *view.desired, Duration::from_secs(10))?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -114,23 +168,20 @@ impl<S: Source> Handle<S> {
         revision: Revision,
         timeout: Duration,
     ) -> Result<Arc<S::Report>, Error> {
-        self.shared.mailbox().waiting += 1;
-        let waited = self.shared.control.converged(revision, timeout);
-        self.shared.converged(waited, self.shared.take_converged())
+        let kept = KeptReport::new(&self.shared);
+        let until = self.shared.control.until_converged(revision);
+        self.shared.wait(until, timeout)?;
+        kept.report()
     }
 
-    /// The asynchronous [`wait_converged`](Self::wait_converged), without a time limit. It needs no
-    /// runtime. Dropping it ends only the wait.
+    /// Returns the future of [`wait_converged`](Self::wait_converged).
     pub fn converged(
         &self,
         revision: Revision,
     ) -> impl Future<Output = Result<Arc<S::Report>, Error>> + use<S> {
-        self.shared.mailbox().waiting += 1;
-        ConvergedFuture {
-            shared: Arc::clone(&self.shared),
-            until: self.shared.control.until_converged(revision),
-            waker: WakerId::default(),
-        }
+        let kept = KeptReport::new(&self.shared);
+        let until = self.shared.control.until_converged(revision);
+        Waiting::new(&self.shared, until, move |_| kept.report())
     }
 
     /// Waits until a pass has tried the objects that `revision` changed, converged or not, and
@@ -138,6 +189,20 @@ impl<S: Source> Handle<S> {
     /// could not read everything, does not count.
     ///
     /// It requests no pass: a [change](Self::change) does.
+    ///
+    /// ```
+    #[doc = include_str!("docs/easy.txt")]
+    /// # use std::time::Duration;
+    /// # use trueup_loop::{Config, Loop};
+    /// # fn main() -> Result<(), trueup_loop::Error> {
+    /// let running =
+    ///     Loop::new(Easy, (), 1, MemoryLedger::default(), (), Config::default()).spawn("easy")?;
+    /// let revision = running.handle().change(|desired| *desired += 1)?;
+    /// let tried = running.handle().wait_tried(revision, Duration::from_secs(10))?;
+    /// assert!(tried.is_in_place());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -150,15 +215,14 @@ impl<S: Source> Handle<S> {
     /// [`Ended`](ErrorKind::Ended); [`OwnThread`](ErrorKind::OwnThread) if the call comes from the
     /// loop's own thread and would wait.
     pub fn wait_tried(&self, revision: Revision, timeout: Duration) -> Result<Tried, Error> {
-        let waited = self.shared.control.tried(revision, timeout);
-        waited.map_err(|error| self.shared.with_cause(error))?;
+        self.shared.wait(self.shared.control.until_tried(revision), timeout)?;
         self.shared.tried(revision)
     }
 
-    /// The asynchronous [`wait_tried`](Self::wait_tried), without a time limit. It needs no
-    /// runtime. Dropping it ends only the wait.
+    /// Returns the future of [`wait_tried`](Self::wait_tried).
     pub fn tried(&self, revision: Revision) -> impl Future<Output = Result<Tried, Error>> + use<S> {
-        TriedFuture { shared: Arc::clone(&self.shared), revision, waker: WakerId::default() }
+        let until = self.shared.control.until_tried(revision);
+        Waiting::new(&self.shared, until, move |shared| shared.tried(revision))
     }
 
     /// Returns an object's status; `None` if the object is in place, or neither present nor
@@ -194,6 +258,22 @@ impl<S: Source> Handle<S> {
     }
 
     /// Returns the changes of statuses from now on.
+    ///
+    /// ```
+    #[doc = include_str!("docs/easy.txt")]
+    /// # use std::time::Duration;
+    /// # use trueup_loop::{Config, Loop};
+    /// # fn main() -> Result<(), trueup_loop::Error> {
+    /// let running =
+    ///     Loop::new(Easy, (), 0, MemoryLedger::default(), (), Config::default()).spawn("easy")?;
+    /// let mut events = running.handle().events();
+    /// running.handle().force(Duration::from_secs(10))?;
+    /// assert_eq!(events.try_next(), None); // no object has a status
+    /// running.stop(Duration::from_secs(10))?;
+    /// assert!(events.next_timeout(Duration::from_secs(10)).unwrap_err().is_ended());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn events(&self) -> Events {
         Events::new(Arc::clone(&self.shared.board))
     }
@@ -225,28 +305,22 @@ impl<S: Source> Handle<S> {
         question: impl FnOnce(LoopView<'_, S>) -> T + Send + 'static,
         timeout: Duration,
     ) -> Result<T, Error> {
-        let answer = Arc::new(Mutex::new(None));
-        let asked = Arc::downgrade(&answer);
-        let question = Box::new(move |view: LoopView<'_, S>| {
-            // A caller that no longer waits needs no answer.
-            if let Some(answer) = asked.upgrade() {
-                let given = question(view);
-                *lock(&answer) = Some(given);
-            }
-        });
-        let mut mailbox = self.shared.mailbox();
-        if mailbox.questions.len() >= MAX_QUESTIONS {
-            return Err(Error::new(ErrorKind::Full));
-        }
-        self.shared.control.refuse_question()?;
-        mailbox.questions.push(question);
-        drop(mailbox);
-        let control = &self.shared.control;
-        control.wake();
-        control.wait_answered(timeout, || lock(&answer).is_some())?;
-        // The wait ends only with an answer.
-        let given = lock(&answer).take();
-        given.ok_or_else(|| Error::new(ErrorKind::Ended))
+        self.shared.control.refuse_wait()?;
+        let answer = Arc::default();
+        self.shared.wait(self.shared.ask(question, &answer), timeout)?;
+        taken(&answer)
+    }
+
+    /// Returns the future of [`ask`](Self::ask). If it is dropped, `question` will not be called,
+    /// unless it is running already.
+    pub fn asked<T, Q>(&self, question: Q) -> impl Future<Output = Result<T, Error>> + use<S, T, Q>
+    where
+        T: Send + 'static,
+        Q: FnOnce(LoopView<'_, S>) -> T + Send + 'static,
+    {
+        let answer = Arc::default();
+        let until = self.shared.ask(question, &answer);
+        Waiting::new(&self.shared, until, move |_| taken(&answer))
     }
 
     /// Returns the loop's counters and current state.
@@ -263,25 +337,68 @@ impl<S: Source> Handle<S> {
     /// Runs a full pass that starts after this call. Returns its report once its
     /// [`on_report`](crate::Loop::on_report) has returned. Simultaneous calls share a pass.
     ///
+    /// ```
+    #[doc = include_str!("docs/easy.txt")]
+    /// # use std::time::Duration;
+    /// # use trueup_loop::{Config, Loop};
+    /// # fn main() -> Result<(), trueup_loop::Error> {
+    /// let running =
+    ///     Loop::new(Easy, (), 0, MemoryLedger::default(), (), Config::default()).spawn("easy")?;
+    /// let report = running.handle().force(Duration::from_secs(10))?;
+    /// assert!(report.converged());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`PassFailed`](ErrorKind::PassFailed); [`Paused`](ErrorKind::Paused);
     /// [`Ended`](ErrorKind::Ended); [`Timeout`](ErrorKind::Timeout), but the pass still comes;
     /// [`OwnThread`](ErrorKind::OwnThread).
     pub fn force(&self, timeout: Duration) -> Result<Arc<S::Report>, Error> {
-        self.shared.control.force(timeout)?;
-        let mailbox = self.shared.mailbox();
-        match (&mailbox.error, &mailbox.report) {
-            (Some(error), _) => Err(Error::of_source(ErrorKind::PassFailed, error.clone())),
-            (None, Some(report)) => Ok(Arc::clone(report)),
-            // A pass is done, so it left one or the other.
-            (None, None) => Err(Error::new(ErrorKind::Ended)),
-        }
+        self.shared.control.refuse_wait()?;
+        self.shared.wait(self.shared.control.force(), timeout)?;
+        self.shared.last_pass()
+    }
+
+    /// Returns the future of [`force`](Self::force). If further passes end before the future is
+    /// polled, its report is the last one's. If it is dropped, the pass still comes.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use trueup_loop::{Error, Handle};
+    /// # use trueup_reconcile::Source;
+    /// # async fn both<S: Source>(left: &Handle<S>, right: &Handle<S>) -> Result<(), Error> {
+    /// // Both passes run at the same time, because the calls request them.
+    /// let (left, right) = (left.forced(), right.forced());
+    /// let (left, right): (Arc<S::Report>, Arc<S::Report>) = (left.await?, right.await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn forced(&self) -> impl Future<Output = Result<Arc<S::Report>, Error>> + use<S> {
+        Waiting::new(&self.shared, self.shared.control.force(), |shared| shared.last_pass())
     }
 
     /// Pauses the loop: no pass starts from now on, and the running one begins no further step.
     /// Returns once that pass and its callbacks are done. From then until [`resume`](Self::resume),
     /// nothing is written. Pausing twice is no error, and one resume ends both.
+    ///
+    /// ```
+    #[doc = include_str!("docs/easy.txt")]
+    /// # use std::time::Duration;
+    /// # use trueup_loop::{Config, ErrorKind, Loop};
+    /// # fn main() -> Result<(), trueup_loop::Error> {
+    /// let running =
+    ///     Loop::new(Easy, (), 0, MemoryLedger::default(), (), Config::default()).spawn("easy")?;
+    /// let handle = running.handle();
+    /// handle.pause(Duration::from_secs(10))?;
+    /// let refused = handle.force(Duration::from_secs(10)).map(drop).unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::Paused);
+    /// handle.resume()?;
+    /// handle.force(Duration::from_secs(10))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -289,7 +406,12 @@ impl<S: Source> Handle<S> {
     /// from the source's own pass: that pass may still write, but the pause holds afterwards.
     /// [`Ended`](ErrorKind::Ended).
     pub fn pause(&self, timeout: Duration) -> Result<(), Error> {
-        self.shared.control.pause(timeout)
+        self.shared.wait(self.shared.control.pause(), timeout)
+    }
+
+    /// Returns the future of [`pause`](Self::pause). If it is dropped, the pause holds.
+    pub fn paused(&self) -> impl Future<Output = Result<(), Error>> + use<S> {
+        Waiting::new(&self.shared, self.shared.control.pause(), |_| Ok(()))
     }
 
     /// Ends the pause; a full pass runs at once. If the loop is not paused, this has no effect.
@@ -314,7 +436,12 @@ impl<S: Source> Handle<S> {
     ///
     /// [`Timeout`](ErrorKind::Timeout); [`OwnThread`](ErrorKind::OwnThread).
     pub fn wait_ended(&self, timeout: Duration) -> Result<(), Error> {
-        self.shared.control.wait_ended(timeout)
+        self.shared.wait(Ok(Until::Ended), timeout)
+    }
+
+    /// Returns the future of [`wait_ended`](Self::wait_ended). It never fails.
+    pub fn ended(&self) -> impl Future<Output = Result<(), Error>> + use<S> {
+        Waiting::new(&self.shared, Ok(Until::Ended), |_| Ok(()))
     }
 
     /// True if the loop has ended, was dropped without being run, or its thread panicked.
@@ -350,59 +477,89 @@ impl<S: Source> fmt::Debug for Handle<S> {
     }
 }
 
-/// The future of [`Handle::converged`].
-struct ConvergedFuture<S: Source> {
+/// The future of a call that waits.
+struct Waiting<S: Source, F> {
     shared: Arc<Shared<S>>,
-    until: Until,
+    /// The condition, or the error that refused the request.
+    until: Result<Until, Error>,
     waker: WakerId,
+    /// Returns the call's result once the condition holds.
+    result: F,
 }
 
-impl<S: Source> Future for ConvergedFuture<S> {
-    type Output = Result<Arc<S::Report>, Error>;
+impl<S: Source, F> Waiting<S, F> {
+    fn new<T>(shared: &Arc<Shared<S>>, until: Result<Until, Error>, result: F) -> Self
+    where
+        F: FnMut(&Shared<S>) -> Result<T, Error>,
+    {
+        Waiting { shared: Arc::clone(shared), until, waker: WakerId::default(), result }
+    }
+}
+
+/// No field is pinned.
+impl<S: Source, F> Unpin for Waiting<S, F> {}
+
+impl<S: Source, T, F: FnMut(&Shared<S>) -> Result<T, Error>> Future for Waiting<S, F> {
+    type Output = Result<T, Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let control = &this.shared.control;
-        let polled = control.poll(&this.until, &mut this.waker, context);
-        polled.map(|answer| {
-            let converged = this.shared.mailbox().converged.clone();
-            this.shared.converged(answer, converged)
+        let shared = &*this.shared;
+        let polled = match &this.until {
+            Ok(until) => shared.control.poll(until, &mut this.waker, context),
+            Err(refused) => Poll::Ready(Err(refused.clone())),
+        };
+        polled.map(|waited| {
+            waited.map_err(|error| shared.with_cause(error))?;
+            (this.result)(shared)
         })
     }
 }
 
-impl<S: Source> Drop for ConvergedFuture<S> {
-    fn drop(&mut self) {
-        self.shared.control.forget(&self.waker);
-        drop(self.shared.take_converged());
-    }
-}
-
-/// The future of [`Handle::tried`].
-struct TriedFuture<S: Source> {
-    shared: Arc<Shared<S>>,
-    revision: Revision,
-    waker: WakerId,
-}
-
-impl<S: Source> Future for TriedFuture<S> {
-    type Output = Result<Tried, Error>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        let until = Until::tried(this.revision);
-        let polled = this.shared.control.poll(&until, &mut this.waker, context);
-        polled.map(|answer| {
-            answer.map_err(|error| this.shared.with_cause(error))?;
-            this.shared.tried(this.revision)
-        })
-    }
-}
-
-impl<S: Source> Drop for TriedFuture<S> {
+impl<S: Source, F> Drop for Waiting<S, F> {
     fn drop(&mut self) {
         self.shared.control.forget(&self.waker);
     }
+}
+
+/// A wait for a converged pass. The loop keeps the pass's report meanwhile.
+struct KeptReport<S: Source>(Arc<Shared<S>>);
+
+impl<S: Source> KeptReport<S> {
+    fn new(shared: &Arc<Shared<S>>) -> Self {
+        shared.mailbox().waiting += 1;
+        KeptReport(Arc::clone(shared))
+    }
+
+    /// Returns the report, once a pass has converged.
+    fn report(&self) -> Result<Arc<S::Report>, Error> {
+        let report = self.0.mailbox().converged.clone();
+        report.ok_or_else(|| Error::new(ErrorKind::Ended))
+    }
+}
+
+impl<S: Source> Drop for KeptReport<S> {
+    fn drop(&mut self) {
+        self.0.mailbox().waiting -= 1;
+    }
+}
+
+/// The answer of a question, once it is given. The caller holds it, and the question holds it
+/// weakly: so a caller that no longer waits withdraws the question.
+struct Answer<T> {
+    is_given: Arc<AtomicBool>,
+    value: Mutex<Option<T>>,
+}
+
+impl<T> Default for Answer<T> {
+    fn default() -> Self {
+        Answer { is_given: Arc::new(AtomicBool::new(false)), value: Mutex::new(None) }
+    }
+}
+
+/// Takes the answer, once the wait for it is over.
+fn taken<T>(answer: &Answer<T>) -> Result<T, Error> {
+    lock(&answer.value).take().ok_or_else(|| Error::new(ErrorKind::Ended))
 }
 
 /// The state that the loop and its handles share.
@@ -488,22 +645,47 @@ impl<S: Source> Shared<S> {
         drop(stale);
     }
 
-    /// Ends a wait for a converged pass's report, and returns the report.
-    fn take_converged(&self) -> Option<Arc<S::Report>> {
-        let mut mailbox = self.mailbox();
-        mailbox.waiting -= 1;
-        mailbox.converged.clone()
+    /// Waits until a condition holds, at most for `timeout`.
+    fn wait(&self, until: Result<Until, Error>, timeout: Duration) -> Result<(), Error> {
+        let waited = self.control.wait(&until?, timeout);
+        waited.map_err(|error| self.with_cause(error))
     }
 
-    /// Returns the answer of a wait for that report.
-    fn converged(
+    /// Asks a question. Returns the condition that it is answered.
+    fn ask<T: Send + 'static>(
         &self,
-        waited: Result<(), Error>,
-        converged: Option<Arc<S::Report>>,
-    ) -> Result<Arc<S::Report>, Error> {
-        waited.map_err(|error| self.with_cause(error))?;
-        // A pass converged, so there is a report.
-        converged.ok_or_else(|| Error::new(ErrorKind::Ended))
+        question: impl FnOnce(LoopView<'_, S>) -> T + Send + 'static,
+        answer: &Arc<Answer<T>>,
+    ) -> Result<Until, Error> {
+        let asked = Arc::downgrade(answer);
+        let question = Box::new(move |view: LoopView<'_, S>| {
+            // A caller that no longer waits needs no answer.
+            if let Some(answer) = asked.upgrade() {
+                let given = question(view);
+                *lock(&answer.value) = Some(given);
+                answer.is_given.store(true, Ordering::Release);
+            }
+        });
+        let mut mailbox = self.mailbox();
+        if mailbox.questions.len() >= MAX_QUESTIONS {
+            return Err(Error::new(ErrorKind::Full));
+        }
+        self.control.refuse_if_stopping()?;
+        mailbox.questions.push(question);
+        drop(mailbox);
+        self.control.wake();
+        Ok(Until::Answered(Arc::clone(&answer.is_given)))
+    }
+
+    /// Returns the last pass's report, or its error. A pass is done.
+    fn last_pass(&self) -> Result<Arc<S::Report>, Error> {
+        let mailbox = self.mailbox();
+        match (&mailbox.error, &mailbox.report) {
+            (Some(error), _) => Err(Error::of_source(ErrorKind::PassFailed, error.clone())),
+            (None, Some(report)) => Ok(Arc::clone(report)),
+            // A done pass leaves one or the other.
+            (None, None) => Err(Error::new(ErrorKind::Ended)),
+        }
     }
 
     /// Drops the handles' requests that no pass will use.

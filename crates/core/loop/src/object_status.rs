@@ -9,15 +9,15 @@ use std::time::{Duration, Instant, SystemTime};
 use futures_core::Stream;
 use trueup_reconcile::{OpKey, Status};
 
-use crate::board::{Board, WakerId};
-use crate::sync::{after, now, wait_while};
+use crate::board::Board;
+use crate::sync::{WakerId, after, now, wait_while};
 use crate::{Error, ErrorKind, Revision};
 
 /// The status of an object that is not simply in place.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ObjectStatus {
-    /// The object's kind and name.
+    /// The object's key, the same in each pass; the status has its kind and name in words.
     pub key: OpKey,
     /// The object's condition, with its reason.
     pub status: Arc<Status>,
@@ -68,14 +68,14 @@ impl Tried {
 pub enum Event {
     /// An object has a new status.
     Changed {
-        /// The object's kind and name.
+        /// The object's key, the same in each pass; the status has its kind and name in words.
         key: OpKey,
         /// The new status.
         status: Arc<Status>,
     },
     /// An object no longer has a status: it is in place, or neither present nor desired.
     Cleared {
-        /// The object's kind and name.
+        /// The object's key, the same in each pass; the status has its kind and name in words.
         key: OpKey,
         /// The former status.
         status: Arc<Status>,
@@ -116,7 +116,7 @@ impl Events {
         Some(event)
     }
 
-    /// Waits for the next event.
+    /// Waits for the next event, at most for `timeout`.
     ///
     /// # Errors
     ///
@@ -143,6 +143,8 @@ impl Stream for Events {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
         let this = self.get_mut();
+        // Cloned before the lock, and dropped after it.
+        let waker = context.waker().clone();
         let mut locked = this.board.lock();
         match locked.event(this.next) {
             Some((event, next)) => {
@@ -151,7 +153,9 @@ impl Stream for Events {
             }
             None if locked.has_ended => Poll::Ready(None),
             None => {
-                locked.wake(&mut this.waker, context.waker());
+                let replaced = locked.wake(&mut this.waker, waker);
+                drop(locked);
+                drop(replaced);
                 Poll::Pending
             }
         }

@@ -6,10 +6,12 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::sync::{Mutex, after, lock, now, thread};
+use crate::sync::{Mutex, WakerId, after, lock, now, thread};
 use crate::turns::Turns;
 pub use crate::turns::{Due, Member, Turn};
 
@@ -33,6 +35,21 @@ pub trait Task: Send + Sync {
 ///
 /// Tasks take turns. So while one loop has a long pass, `n - 1` of `n` threads serve the others. A
 /// panic ends only its own task.
+///
+/// ```
+#[doc = include_str!("docs/easy.txt")]
+/// # use std::{num::NonZeroUsize, time::Duration};
+/// # use trueup_loop::{Config, Loop, Runner};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let runner = Runner::start("pods", NonZeroUsize::MIN)?;
+/// let it = Loop::new(Easy, (), 0, MemoryLedger::default(), (), Config::default());
+/// let handle = runner.add(it, |ended| assert!(ended.is_ok()))?;
+/// handle.force(Duration::from_secs(10))?;
+/// runner.stop(Duration::from_secs(10))?;
+/// assert!(handle.is_ended());
+/// # Ok(())
+/// # }
+/// ```
 pub struct Runner {
     inner: Arc<Inner>,
 }
@@ -100,7 +117,7 @@ impl Runner {
         lock(&self.inner.tasks).by_number.len()
     }
 
-    /// True if no task runs.
+    /// True if all tasks have ended, or none was added.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -120,6 +137,38 @@ impl Runner {
         } else {
             Err(io::ErrorKind::TimedOut.into())
         }
+    }
+
+    /// Stops all tasks like [`stop`](Self::stop), and returns the future of their end. It needs no
+    /// runtime. If it is dropped, the tasks still end.
+    pub fn stopped(&self) -> impl Future<Output = ()> + use<> {
+        self.inner.stop();
+        Stopped { turns: Arc::clone(&self.inner.turns), waker: WakerId::default() }
+    }
+}
+
+/// The future of [`Runner::stopped`].
+struct Stopped {
+    turns: Arc<Turns>,
+    waker: WakerId,
+}
+
+impl Future for Stopped {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        if this.turns.poll_ended(&mut this.waker, context.waker().clone()) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.turns.forget(&self.waker);
     }
 }
 

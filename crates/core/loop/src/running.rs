@@ -13,7 +13,22 @@ use crate::sync::{Mutex, lock};
 use crate::turns::{Due, Member};
 use crate::{Error, ErrorKind, Handle, Loop, Runner, Step, Task};
 
-/// A loop that runs on its own thread. Dropping this stops the loop without waiting for it.
+/// A loop that runs on its own thread. Dropping this stops the loop without waiting for it, unless
+/// it is [detached](Self::detach).
+///
+/// ```
+#[doc = include_str!("docs/easy.txt")]
+/// # use std::time::Duration;
+/// # use trueup_loop::{Config, Loop};
+/// # fn main() -> Result<(), trueup_loop::Error> {
+/// let it = Loop::new(Easy, (), 0, MemoryLedger::default(), (), Config::default());
+/// let running = it.spawn("easy")?;
+/// let handle = running.handle().clone(); // outlives the loop
+/// running.stop(Duration::from_secs(10))?;
+/// assert!(handle.is_ended());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Running<S: Source> {
     handle: Handle<S>,
@@ -56,7 +71,47 @@ impl<S: Source> Running<S> {
     pub fn stop(mut self, timeout: Duration) -> Result<(), Error> {
         self.handle.stop();
         self.handle.wait_ended(timeout)?;
-        // The loop is dropped, so the thread is about to return.
+        self.join()
+    }
+
+    /// Stops the loop and returns the future of its end, with the errors of [`stop`](Self::stop)
+    /// except the timeout. It needs no runtime. If it is dropped, the loop still ends.
+    pub fn stopped(mut self) -> impl Future<Output = Result<(), Error>> + use<S> {
+        self.handle.stop();
+        async move {
+            self.handle.ended().await?;
+            self.join()
+        }
+    }
+
+    /// Lets the loop run on, and returns its controls. The loop then ends with
+    /// [`Handle::stop`], with its scope, with a panic, or with the process, and not when its
+    /// handles are dropped. [`Handle::last_error`] returns the error that ended the scope; a panic
+    /// shows only in [`Handle::is_ended`].
+    ///
+    /// ```
+    #[doc = include_str!("docs/easy.txt")]
+    /// # use std::time::Duration;
+    /// # use trueup_loop::{Config, Loop};
+    /// # fn main() -> Result<(), trueup_loop::Error> {
+    /// let it = Loop::new(Easy, (), 0, MemoryLedger::default(), (), Config::default());
+    /// let handle = it.spawn("background")?.detach();
+    /// assert!(handle.force(Duration::from_secs(10))?.converged());
+    /// handle.stop();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn detach(mut self) -> Handle<S> {
+        self.thread = None;
+        self.handle.clone()
+    }
+
+    /// Waits for the thread's end. The loop is dropped, so the thread is about to return.
+    fn join(&mut self) -> Result<(), Error> {
+        let is_own = |it: &JoinHandle<_>| it.thread().id() == thread::current().id();
+        if self.thread.as_ref().is_some_and(is_own) {
+            return Err(Error::new(ErrorKind::OwnThread));
+        }
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(result)) => result,
             Some(Err(_panic)) => Err(Error::new(ErrorKind::Panicked)),
@@ -67,7 +122,10 @@ impl<S: Source> Running<S> {
 
 impl<S: Source> Drop for Running<S> {
     fn drop(&mut self) {
-        self.handle.stop();
+        // Without the thread, the loop has ended or is detached.
+        if self.thread.is_some() {
+            self.handle.stop();
+        }
     }
 }
 

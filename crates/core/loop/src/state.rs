@@ -47,7 +47,7 @@ pub enum Action {
     End,
 }
 
-/// The state of the subscription for hints.
+/// The way in which hints come, as the driver reports it after [`Action::Subscribe`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SubscriptionState {
@@ -71,6 +71,17 @@ pub enum SubscriptionState {
 ///
 /// Passes are numbered from 1 in the order of their starts. A *full* pass observes everything, a
 /// *dirty* pass only the objects that the source knows to be dirty.
+///
+/// ```
+/// use std::time::Instant;
+/// use trueup_loop::{Action, Config, State, SubscriptionState};
+///
+/// let now = Instant::now();
+/// let mut state = State::new(Config::default());
+/// assert_eq!(state.poll_action(now), Some(Action::Subscribe));
+/// state.handle_subscribed(now, SubscriptionState::Unsupported);
+/// assert!(matches!(state.poll_action(now), Some(Action::Pass { .. })));
+/// ```
 #[derive(Clone, Debug)]
 pub struct State {
     pub(crate) config: Config,

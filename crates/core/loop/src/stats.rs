@@ -63,7 +63,8 @@ pub struct Stats {
     /// The time since the last converged pass ended; zero while no later hint, request or pass
     /// puts its result in doubt; `None` if no pass has converged.
     pub since_converged: Option<Duration>,
-    /// The latest declared desired state.
+    /// The revision of the latest declared desired state; the first one is the state given to the
+    /// loop.
     pub desired: Revision,
     /// The desired state of the last converged pass; `None` if none has.
     pub converged: Option<Revision>,

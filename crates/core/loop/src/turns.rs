@@ -13,7 +13,9 @@ use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 use std::vec::Drain;
 
-use crate::sync::{Condvar, Mutex, MutexGuard, Poller, lock, now, wait, wait_while};
+use crate::sync::{
+    Condvar, Mutex, MutexGuard, Poller, WakerId, Wakers, lock, now, wait, wait_while,
+};
 
 /// The longest sleep of a member whose descriptor the kernel refuses to poll.
 const POLL_RETRY: Duration = Duration::from_millis(100);
@@ -46,6 +48,8 @@ struct Locked {
     /// The number of threads that wait to be notified.
     idle: usize,
     is_stopping: bool,
+    /// The tasks that wait for the end of the threads.
+    wakers: Wakers,
 }
 
 /// The state of polling for all members: idle, or by a thread until a time.
@@ -179,7 +183,7 @@ pub struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Returns the member's number.
+    /// Returns the number of the member whose turn it is: [`Member::number`].
     pub fn number(&self) -> u64 {
         self.member.number
     }
@@ -336,13 +340,37 @@ impl Turns {
 
     /// Notes that a thread takes no further turn.
     pub(crate) fn thread_ended(&self) {
-        lock(&self.locked).threads -= 1;
+        let mut locked = lock(&self.locked);
+        locked.threads -= 1;
+        let waiting = (locked.threads == 0).then(|| locked.wakers.take());
+        drop(locked);
         self.ended.notify_all();
+        waiting.into_iter().flatten().for_each(Waker::wake);
     }
 
     /// Waits for the end of the threads. Returns false if `until` came first.
     pub(crate) fn wait_ended(&self, until: Instant) -> bool {
         wait_while(&self.ended, lock(&self.locked), until, |it| it.threads > 0).threads == 0
+    }
+
+    /// Returns true if the threads have ended, or wakes the task once they have.
+    pub(crate) fn poll_ended(&self, id: &mut WakerId, waker: Waker) -> bool {
+        let mut locked = lock(&self.locked);
+        if locked.threads == 0 {
+            return true;
+        }
+        let replaced = locked.wakers.set(id, waker);
+        // After the lock, because a waker may own anything.
+        drop(locked);
+        drop(replaced);
+        false
+    }
+
+    /// Removes the waker of a task that no longer waits.
+    pub(crate) fn forget(&self, id: &WakerId) {
+        let waker = lock(&self.locked).wakers.remove(id);
+        // After the lock, because a waker may own anything.
+        drop(waker);
     }
 }
 

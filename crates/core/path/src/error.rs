@@ -5,6 +5,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// An error at a path. The message names the path and the remedy.
+///
+/// ```
+/// use trueup_path::{Readers, TrustedUsers};
+///
+/// # fn main() -> Result<(), trueup_path::Error> {
+/// let error = TrustedUsers::current()?.open_ours("/proc/absent".as_ref(), Readers::Us).unwrap_err();
+/// assert!(error.is_not_found());
+/// assert!(error.to_string().starts_with("/proc/absent"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,

@@ -13,6 +13,20 @@ use crate::walk::{self, Found, Last, look};
 use crate::{Control, Error, Place, TrustedUsers};
 
 /// A folder held open: whatever is renamed on the way to it, this stays the same folder.
+///
+/// ```
+/// use trueup_path::TrustedUsers;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let base = std::env::temp_dir().join(format!("trueup-doc-folder-{}", std::process::id()));
+/// let folder = TrustedUsers::current()?.make_folder(&base, 0o700)?;
+/// std::fs::rename(&base, base.with_extension("moved"))?;
+/// folder.place("conf").create_new(0o600)?; // in the folder, under its new name
+/// assert!(base.with_extension("moved").join("conf").exists());
+/// # std::fs::remove_dir_all(base.with_extension("moved"))?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Folder {
     descriptor: Arc<OwnedFd>,
@@ -34,6 +48,19 @@ impl TrustedUsers {
     /// Walks to a folder. If the folder or its parents are missing, creates them with this mode,
     /// whatever the umask. An existing folder keeps its mode. Creates nothing in another user's
     /// folder.
+    ///
+    /// ```
+    /// use trueup_path::TrustedUsers;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let base = std::env::temp_dir().join(format!("trueup-doc-make-{}", std::process::id()));
+    /// let users = TrustedUsers::current()?;
+    /// let folder = users.make_folder(&base.join("a/b"), 0o700)?;
+    /// assert!(folder.control().is_ours());
+    /// # std::fs::remove_dir_all(&base)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

@@ -16,12 +16,27 @@ use crate::walk::{is_firm, look};
 use crate::{Error, ErrorKind, Place, TrustedUsers};
 
 /// The users who may read a file, besides root.
+///
+/// ```
+/// use trueup_path::{Readers, TrustedUsers};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let base = std::env::temp_dir().join(format!("trueup-doc-readers-{}", std::process::id()));
+/// let users = TrustedUsers::current()?;
+/// users.make_folder(&base, 0o700)?.place("key").create_new(0o644)?;
+/// let key = base.join("key"); // every user may read it
+/// assert!(users.open_ours(&key, Readers::Us).unwrap_err().is_refused());
+/// assert!(users.open_ours(&key, Readers::Everybody).is_ok());
+/// # std::fs::remove_dir_all(&base)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
     /// Only its owner. Its mode is 0600 or less, or its access control list names only root and us,
     /// as for a systemd credential.
     Us,
-    /// Any user.
+    /// Any user: the content is no secret.
     Everybody,
 }
 
@@ -109,6 +124,22 @@ impl TrustedUsers {
     }
 
     /// Reads a file of at most `limit` bytes, opened as by [`open_ours`](Self::open_ours).
+    ///
+    /// ```
+    /// use trueup_path::{ErrorKind, Readers, TrustedUsers};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let base = std::env::temp_dir().join(format!("trueup-doc-read-{}", std::process::id()));
+    /// let users = TrustedUsers::current()?;
+    /// users.make_folder(&base, 0o700)?;
+    /// std::fs::write(base.join("conf"), "mtu 1400")?;
+    /// assert_eq!(users.read_ours(&base.join("conf"), Readers::Everybody, 8)?, b"mtu 1400");
+    /// let long = users.read_ours(&base.join("conf"), Readers::Everybody, 7).unwrap_err();
+    /// assert_eq!(long.kind(), ErrorKind::TooLarge);
+    /// # std::fs::remove_dir_all(&base)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

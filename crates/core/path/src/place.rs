@@ -21,6 +21,22 @@ const TRIES: u32 = 100;
 const MAX_NAME: usize = 255;
 
 /// A name in a folder held open. The file itself need not exist.
+///
+/// ```
+/// use trueup_path::TrustedUsers;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let base = std::env::temp_dir().join(format!("trueup-doc-place-{}", std::process::id()));
+/// let place = TrustedUsers::current()?.make_folder(&base, 0o700)?.place("conf");
+/// assert!(place.metadata()?.is_none() && place.open()?.is_none());
+/// let file = place.create_new(0o600)?;
+/// assert!(place.is_of(&file)?);
+/// place.unlink()?;
+/// assert!(!place.is_of(&file)?);
+/// # std::fs::remove_dir_all(&base)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Place {
     folder: Folder,
@@ -113,6 +129,18 @@ impl Place {
     }
 
     /// Opens a regular file for reading, without waiting; `None` if there is none.
+    ///
+    /// ```
+    /// use trueup_path::{ErrorKind, TrustedUsers};
+    ///
+    /// # fn main() -> Result<(), trueup_path::Error> {
+    /// let users = TrustedUsers::current()?;
+    /// let device = users.place("/dev/null".as_ref())?.open().unwrap_err();
+    /// assert_eq!(device.kind(), ErrorKind::NotRegular);
+    /// assert!(users.place("/proc/absent".as_ref())?.open()?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

@@ -13,6 +13,22 @@ const NEW: &str = ".trueup-new";
 
 /// A file that is written beside the one to replace, as `.NAME.HASH.trueup-new`. If it is dropped
 /// before it is published, it is removed.
+///
+/// ```
+/// use std::io::Write as _;
+/// use trueup_path::TrustedUsers;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let base = std::env::temp_dir().join(format!("trueup-doc-replace-{}", std::process::id()));
+/// let place = TrustedUsers::current()?.make_folder(&base, 0o700)?.place("conf");
+/// let mut new = place.replacement(0o600)?;
+/// new.file().write_all(b"mtu 1400")?;
+/// new.publish(None)?; // readers see all of it, or no file
+/// assert_eq!(std::fs::read(base.join("conf"))?, b"mtu 1400");
+/// # std::fs::remove_dir_all(&base)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Replacement {
     place: Place,

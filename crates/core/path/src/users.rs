@@ -12,6 +12,15 @@ use crate::Error;
 const OVERFLOW: u32 = 65_534;
 
 /// The trusted users, whose files and folders count as ours: root, and this process's user.
+///
+/// ```
+/// use trueup_path::TrustedUsers;
+///
+/// let users = TrustedUsers::with_user(1000);
+/// assert_eq!(users.us(), 1000);
+/// assert!(users.has(0) && users.has(1000));
+/// assert!(!users.has(1001));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustedUsers {
     us: u32,
@@ -39,7 +48,7 @@ impl TrustedUsers {
         TrustedUsers { us, outer_root: None }
     }
 
-    /// True if `user` is one of them.
+    /// True if the user with this number is trusted. Root (0) is.
     #[must_use]
     pub fn has(&self, user: u32) -> bool {
         user == 0 || user == self.us || self.outer_root == Some(user)
@@ -59,15 +68,24 @@ fn maps_all_users() -> bool {
 }
 
 /// The users who can change a folder's content, or replace the folder.
+///
+/// ```
+/// use trueup_path::{Control, TrustedUsers};
+///
+/// let users = TrustedUsers::current()?;
+/// assert!(users.folder("/proc".as_ref())?.control().is_ours());
+/// assert!(!Control::Sticky.is_ours()); // as `/tmp`
+/// # Ok::<(), trueup_path::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Control {
-    /// Only root and we.
+    /// Only root and the user of this process.
     Ours,
     /// Any user can add entries, and only root and we can change other users' entries, as in
     /// `/tmp`.
     Sticky,
-    /// This user, by number.
+    /// Another user with this number, and root.
     User(u32),
     /// A group's members, or all users.
     Shared,

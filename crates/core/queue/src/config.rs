@@ -3,6 +3,17 @@
 use std::num::NonZeroUsize;
 
 /// A queue's settings: its threads and its limits.
+///
+/// ```
+/// use std::num::NonZeroUsize;
+/// use trueup_queue::{Config, Queue};
+///
+/// let config = Config::new(NonZeroUsize::MIN).with_limit(0).with_name("links");
+/// let queue = Queue::new(config)?;
+/// let full = queue.submit("eth0", || ()).unwrap_err(); // no job may wait
+/// assert!(full.is_full());
+/// # Ok::<(), trueup_queue::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     pub(crate) workers: NonZeroUsize,

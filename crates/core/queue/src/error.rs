@@ -44,9 +44,22 @@ impl StdError for Error {
 }
 
 /// The reason why a queue did not accept a job, with the job.
+///
+/// ```
+/// use std::num::NonZeroUsize;
+/// use trueup_queue::{Config, Queue};
+///
+/// let queue = Queue::new(Config::new(NonZeroUsize::MIN))?;
+/// queue.close();
+/// let rejected = queue.submit("eth0", || 7).unwrap_err();
+/// assert!(rejected.is_closed());
+/// let job = rejected.into_job(); // nothing is lost
+/// assert_eq!(job(), 7);
+/// # Ok::<(), trueup_queue::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Rejected<J> {
-    /// The queue is closed or closing.
+    /// The queue accepts no jobs any longer; the job is as it was given.
     Closed(J),
     /// Too many jobs wait: of this key, or of all keys.
     Full(J),
@@ -60,7 +73,7 @@ impl<J> Rejected<J> {
         }
     }
 
-    /// True if the queue is closed or closing.
+    /// True if no later submission can succeed either.
     pub fn is_closed(&self) -> bool {
         matches!(self, Rejected::Closed(_))
     }

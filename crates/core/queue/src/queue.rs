@@ -14,6 +14,17 @@ use crate::{Config, Error, Rejected, Stats, Ticket, Unfinished, deadlock, worker
 ///
 /// Clones are handles of the same queue. When the last one is dropped, the queue
 /// [closes](Self::close).
+///
+/// ```
+/// use std::{num::NonZeroUsize, time::Duration};
+/// use trueup_queue::{Config, Queue};
+///
+/// let queue = Queue::new(Config::new(NonZeroUsize::MIN))?;
+/// let clone = queue.clone(); // the same queue
+/// let ticket = clone.submit("eth0", || 7)?;
+/// assert_eq!(ticket.wait(Duration::from_secs(10))?.done(), Some(7));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Queue<K> {
     owner: Arc<Owner<K>>,
 }
@@ -55,6 +66,17 @@ impl<K: Hash + Eq + Send + 'static> Queue<K> {
     ///
     /// A job may submit others, even to its own key.
     ///
+    /// ```
+    /// # use std::{num::NonZeroUsize, time::Duration};
+    /// # use trueup_queue::{Config, Queue};
+    /// let queue = Queue::new(Config::new(NonZeroUsize::MIN))?;
+    /// let first = queue.submit("eth0", || "up")?;
+    /// let second = queue.submit("eth0", || "has an address")?; // begins after the first has ended
+    /// assert_eq!(second.wait(Duration::from_secs(10))?.done(), Some("has an address"));
+    /// assert_eq!(first.wait(Duration::ZERO)?.done(), Some("up"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Rejected`], with the job: the queue is closed, or too many jobs wait.
@@ -69,6 +91,18 @@ impl<K: Hash + Eq + Send + 'static> Queue<K> {
     /// Submits a job that is due after `delay`. Until then, it does not hold back other jobs of its
     /// key; then it joins the end of its lane. A delay beyond the clock's range counts as a hundred
     /// years.
+    ///
+    /// ```
+    /// # use std::{num::NonZeroUsize, time::Duration};
+    /// # use trueup_queue::{Config, Outcome, Queue};
+    /// let queue = Queue::new(Config::new(NonZeroUsize::MIN))?;
+    /// let later = queue.submit_after("eth0", Duration::from_secs(3_600), || "tried again")?;
+    /// let now = queue.submit("eth0", || "tried")?; // does not wait for the hour
+    /// assert_eq!(now.wait(Duration::from_secs(10))?.done(), Some("tried"));
+    /// queue.close(); // cancels the delayed job
+    /// assert_eq!(later.wait(Duration::from_secs(10))?, Outcome::Cancelled);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -92,6 +126,18 @@ impl<K: Hash + Eq + Send + 'static> Queue<K> {
     /// run.
     ///
     /// If the waiting job is [delayed](Self::submit_once_after), it becomes due now.
+    ///
+    /// ```
+    /// # use std::{num::NonZeroUsize, sync::mpsc::channel};
+    /// # use trueup_queue::{Config, Queue};
+    /// let queue = Queue::new(Config::new(NonZeroUsize::MIN))?;
+    /// let (go, wait) = channel();
+    /// queue.submit("eth0", move || wait.recv())?; // keeps the lane busy
+    /// assert!(queue.submit_once("eth0", "reconcile", || ())?.is_some());
+    /// assert!(queue.submit_once("eth0", "reconcile", || ())?.is_none()); // the first serves both
+    /// go.send(())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -161,6 +207,17 @@ impl<K> Queue<K> {
     /// jobs that did not run: delayed ones, and ones that did not begin in time. No worker takes a
     /// job after the call.
     ///
+    /// ```
+    /// # use std::{num::NonZeroUsize, time::Duration};
+    /// # use trueup_queue::{Config, Queue};
+    /// let queue = Queue::new(Config::new(NonZeroUsize::MIN))?;
+    /// queue.submit_after("eth0", Duration::from_secs(3_600), || ())?;
+    /// let unfinished = queue.close_within(Duration::from_secs(10))?;
+    /// assert_eq!((unfinished.unrun.len(), unfinished.running), (1, 0));
+    /// assert!(queue.submit("eth0", || ()).unwrap_err().is_closed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Deadlock`](Error::Deadlock) if a job of this queue makes the call, which would wait for
@@ -186,6 +243,16 @@ impl<K> Queue<K> {
 
     /// Returns the queue's counters and current state. It walks over the lanes with jobs, a part of
     /// them under a lock at a time: meant for once a second, not for each job.
+    ///
+    /// ```
+    /// # use std::{num::NonZeroUsize, time::Duration};
+    /// # use trueup_queue::{Config, Queue};
+    /// let queue = Queue::new(Config::new(NonZeroUsize::MIN))?;
+    /// queue.submit_after("eth0", Duration::from_secs(3_600), || ())?;
+    /// let stats = queue.stats();
+    /// assert_eq!((stats.delayed, stats.depth, stats.lanes), (1, 0, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn stats(&self) -> Stats {
         self.owner.shared.stats()
     }

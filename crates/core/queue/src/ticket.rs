@@ -13,6 +13,13 @@ use crate::sync::{after, now};
 use crate::task::{Completion, Job};
 
 /// The outcome of a job: its value, its panic, or a cancel.
+///
+/// ```
+/// use trueup_queue::Outcome;
+///
+/// assert_eq!(Outcome::Done(7).done(), Some(7));
+/// assert_eq!(Outcome::<u8>::Panicked("no such device".into()).done(), None);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome<T> {
     /// The job ran and returned this value.
@@ -37,6 +44,17 @@ impl<T> Outcome<T> {
 ///
 /// A ticket is also a future, on the standard library's wakers, for any runtime. Dropping a ticket
 /// cancels nothing: the job runs, and its outcome is dropped.
+///
+/// ```
+/// use std::{num::NonZeroUsize, time::Duration};
+/// use trueup_queue::{Config, Outcome, Queue};
+///
+/// let queue = Queue::new(Config::new(NonZeroUsize::MIN))?;
+/// let ticket = queue.submit_after("eth0", Duration::from_secs(3_600), || ())?;
+/// assert!(ticket.cancel());
+/// assert_eq!(ticket.wait(Duration::ZERO)?, Outcome::Cancelled);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Ticket<T> {
     task: Arc<dyn Completion<T>>,
     place: Place,

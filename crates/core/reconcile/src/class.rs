@@ -10,6 +10,15 @@ use serde::{Deserialize, Serialize};
 /// [`is_done`](Self::is_done), [`is_permanent`](Self::is_permanent) and
 /// [`is_retryable`](Self::is_retryable) is true. In text and in serde, a class is its name in snake
 /// case.
+///
+/// ```
+/// use trueup_reconcile::ErrorClass;
+///
+/// assert!(ErrorClass::Busy.is_retryable());
+/// assert!(ErrorClass::Invalid.is_permanent());
+/// assert!(ErrorClass::DoneAlready.is_done());
+/// assert_eq!(ErrorClass::StoredOtherwise.as_str(), "stored_otherwise");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -8,6 +8,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A hint is cheap, never waits for a pass, and can be sent from any thread, even during a pass.
 /// After the driver has ended it has no effect. Hints may be lost, repeated, reordered, or sent for
 /// no reason: this only affects how soon a change is seen. Clones send to the same driver.
+///
+/// ```
+/// use std::sync::mpsc::channel;
+/// use trueup_reconcile::Hints;
+///
+/// let (request, requests) = channel();
+/// let hints = Hints::new(move || drop(request.send(())));
+/// hints.clone().request_pass();
+/// assert_eq!(requests.try_iter().count(), 1);
+/// ```
 #[derive(Clone)]
 pub struct Hints(Arc<dyn Fn() + Send + Sync>);
 

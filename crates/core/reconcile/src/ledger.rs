@@ -19,6 +19,14 @@ pub enum Claim {
 /// Such names are the cookie of a network namespace (`SO_NETNS_COOKIE`) and the id of the boot
 /// (`/proc/sys/kernel/random/boot_id`). A recreated namespace has another cookie, and a reboot has
 /// another id, so neither finds the records of the old one.
+///
+/// ```
+/// use trueup_reconcile::LedgerScope;
+///
+/// let scope = LedgerScope::new("4026531840", "6d0f1f5c-5d1e-4c4b-8a53-6a1d2c7f9b10");
+/// assert_eq!(scope.namespace(), "4026531840");
+/// assert_eq!(LedgerScope::of_all_boots("4026531840").boot(), "");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LedgerScope {
     namespace: String,
@@ -57,6 +65,21 @@ impl LedgerScope {
 /// in [`open_intents`](Self::open_intents), observes the objects, and commits their outcomes.
 ///
 /// A call with nothing to record costs nothing.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use trueup_reconcile::{Claim, Ledger as _, MemoryLedger};
+///
+/// # fn main() -> Result<(), trueup_reconcile::LedgerError> {
+/// let mut ledger = MemoryLedger::default();
+/// let key = b"link br0".to_vec();
+/// ledger.begin(BTreeMap::from([(key.clone(), Claim::Ours(b"bridge".to_vec()))]))?;
+/// // ... create the link, and read it back ...
+/// ledger.commit_outcomes(BTreeMap::from([(key.clone(), Claim::Ours(b"bridge".to_vec()))]))?;
+/// assert_eq!(ledger.owned()?.get(&key).map(Vec::as_slice), Some(&b"bridge"[..]));
+/// # Ok(())
+/// # }
+/// ```
 pub trait Ledger {
     /// Returns our keys, each with the value last applied to it. A key with an open intent appears
     /// as it was before the intent.
@@ -119,6 +142,17 @@ impl Error for LedgerError {
 }
 
 /// A ledger in memory, for tests, and for programs whose restart may forget what they own.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use trueup_reconcile::{Claim, Ledger as _, MemoryLedger};
+///
+/// let mut ledger = MemoryLedger::default();
+/// ledger.commit_outcomes(BTreeMap::from([(b"a".to_vec(), Claim::Ours(b"1".to_vec()))]))?;
+/// ledger.commit_outcomes(BTreeMap::from([(b"a".to_vec(), Claim::NotOurs)]))?;
+/// assert!(ledger.owned()?.is_empty());
+/// # Ok::<(), trueup_reconcile::LedgerError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryLedger {
     owned: BTreeMap<Vec<u8>, Vec<u8>>,

@@ -35,6 +35,15 @@ pub type BeforeChange<'a> = &'a (dyn Fn(&[&'static str]) -> bool + Sync);
 /// The limits of a pass. By default, it observes everything and has no limit.
 ///
 /// A source that ignores limits is correct, but takes longer to stop and to give up.
+///
+/// ```
+/// use trueup_reconcile::{Extent, PassLimits};
+///
+/// let is_stopping = || false;
+/// let limits = PassLimits::default().with_ops(10).with_should_continue(&is_stopping);
+/// assert_eq!((limits.ops(), limits.extent()), (10, Extent::Everything));
+/// assert!(!limits.should_continue());
+/// ```
 #[derive(Clone, Copy, Default)]
 pub struct PassLimits<'a> {
     extent: Extent,

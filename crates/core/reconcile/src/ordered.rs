@@ -274,9 +274,9 @@ fn tried(report: &impl Report) -> u64 {
 /// The reason why neither pass could run, or a subscription failed.
 #[derive(Debug)]
 pub enum OrderedError<A, B> {
-    /// The first source's error.
+    /// The first source's pass, or its subscription, failed.
     First(A),
-    /// The second source's error.
+    /// The second source's pass, or its subscription, failed.
     Second(B),
     /// The operating system refused a descriptor that joins their events.
     Events(io::Error),

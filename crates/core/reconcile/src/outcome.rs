@@ -12,6 +12,14 @@ use crate::{Condition, ErrorClass};
 ///
 /// `F` is the reason for a failure, and `P` the reason why an op was not tried. A driver sees only
 /// the error's class: `Outcome`, without parameters.
+///
+/// ```
+/// use trueup_reconcile::{ErrorClass, Outcome};
+///
+/// let failed: Outcome = Outcome::Failed(ErrorClass::Busy);
+/// assert!(failed.is_failure() && !failed.is_applied());
+/// assert_eq!(failed.failure(), Some(&ErrorClass::Busy));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<F = ErrorClass, P = ()> {
     /// It was applied, or there was nothing left to do.
@@ -26,7 +34,7 @@ pub enum Outcome<F = ErrorClass, P = ()> {
 }
 
 impl<F, P> Outcome<F, P> {
-    /// Returns true if the op was applied.
+    /// Returns true for [`Applied`](Self::Applied): the op was carried out.
     pub fn is_applied(&self) -> bool {
         matches!(self, Outcome::Applied)
     }
@@ -88,6 +96,14 @@ impl<F: fmt::Display, P: fmt::Display> fmt::Display for Outcome<F, P> {
 }
 
 /// The reason why an op failed. `D` is the source's own detail.
+///
+/// ```
+/// use trueup_reconcile::{ErrorClass, Failure};
+///
+/// let failure: Failure = Failure::new(ErrorClass::Busy, "eth0 is busy").with_errno(Some(16));
+/// assert_eq!(failure.to_string(), "eth0 is busy");
+/// assert_eq!(failure.condition().name(), "failed");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failure<D = ()> {
@@ -177,9 +193,17 @@ impl<R: fmt::Display> fmt::Display for Pending<R> {
 }
 
 /// The numbers of ops by outcome. If an op is pending or fails in several passes, each pass counts.
+///
+/// ```
+/// use trueup_reconcile::{Ops, Outcome};
+///
+/// let mut ops = Ops::default();
+/// ops.count(Outcome::Applied);
+/// assert_eq!((ops.applied, ops.tried(), ops.pending), (1, 1, 0));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ops {
-    /// The number of applied ops.
+    /// The number of ops that were carried out, or found done already.
     pub applied: u64,
     /// The number of ops that were refused, or got no answer.
     pub failed: u64,

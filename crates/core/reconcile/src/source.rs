@@ -128,7 +128,7 @@ impl<S, E> Subscribed<S, E> {
         }
     }
 
-    /// True if hints will come.
+    /// True for [`Active`](Self::Active): hints will come, beside the timer.
     pub fn is_active(&self) -> bool {
         matches!(self, Subscribed::Active(_))
     }

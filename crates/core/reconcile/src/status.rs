@@ -6,6 +6,14 @@ use crate::ErrorClass;
 
 /// The status of an object that is not simply in place. An object without one is as desired, or is
 /// neither desired nor present.
+///
+/// ```
+/// use trueup_reconcile::{Condition, ErrorClass, Failure, Status};
+///
+/// let failure: Failure = Failure::new(ErrorClass::Busy, "in use");
+/// let status = Status::new("link", "br0", failure.condition());
+/// assert_eq!((status.kind, &*status.object, status.condition.name()), ("link", "br0", "failed"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {

@@ -3,6 +3,13 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Formats a time in UTC with a precision of seconds: `2026-11-26 00:45:00 UTC`.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+///
+/// let time = SystemTime::UNIX_EPOCH + Duration::from_secs(86_400);
+/// assert_eq!(trueup_reconcile::utc(time), "1970-01-02 00:00:00 UTC");
+/// ```
 pub fn utc(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH);
     let seconds = since.unwrap_or_default().as_secs();

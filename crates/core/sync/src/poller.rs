@@ -17,6 +17,18 @@ const EVENTS: usize = 64;
 const WAKEUP: u64 = u64::MAX;
 
 /// Waits for the first readable one of many descriptors, on one thread at a time.
+///
+/// ```
+/// use std::os::fd::AsFd as _;
+/// use trueup_sync::Poller;
+///
+/// let poller = Poller::new()?;
+/// let (reader, mut writer) = std::io::pipe()?;
+/// poller.listen(reader.as_fd(), 7)?;
+/// std::io::Write::write_all(&mut writer, b"x")?;
+/// assert!(poller.wait(None).eq([7]));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,

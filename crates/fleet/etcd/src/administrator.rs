@@ -19,6 +19,19 @@ const ROOT: &str = "root";
 /// may do this.
 ///
 /// Each call may be repeated: it writes only differences.
+///
+/// ```no_run
+/// use trueup_etcd::{Administrator, Config};
+/// use trueup_world::Access;
+///
+/// # fn main() -> Result<(), trueup_world::Error> {
+/// let root = Administrator::connect(Config::new(["https://10.0.0.1:2379"]))?;
+/// root.set_role("host-a", &Access::of_host("/trueup", "a", &[])?)?;
+/// root.add_user("a", "a password from a generator")?;
+/// root.add_role("a", "host-a")?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Administrator {
     store: EtcdStore,
     is_enforced: bool,
@@ -245,6 +258,14 @@ fn is_of_same_keys(one: &Permission, other: &Permission) -> bool {
 /// compactions, even with access control on. A client that may list leases may keep each of them
 /// alive, and with it the exports of a dead host. Members that require certificates
 /// (`--client-cert-auth`) refuse such a client.
+///
+/// ```no_run
+/// use trueup_etcd::{Config, Exposure};
+///
+/// let exposure = Exposure::probe(Config::new(["https://10.0.0.1:2379"]))?;
+/// println!("without a password: {exposure:?}");
+/// # Ok::<(), trueup_world::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Exposure {

@@ -10,6 +10,16 @@ use trueup_world::{Error, ErrorKind, Limits};
 /// The configuration of connections to etcd. Files are read again for each new connection, so that
 /// they can be replaced while the store is in use. Each must be a regular file of at most 1 MiB
 /// that only root and the user of this process can change.
+///
+/// ```
+/// use std::time::Duration;
+/// use trueup_etcd::Config;
+///
+/// let config = Config::new(["https://10.0.0.1:2379", "https://10.0.0.2:2379"])
+///     .with_ca_file("/etc/trueup/ca.pem")
+///     .with_timeout(Duration::from_secs(2));
+/// assert_eq!(config.timeout, Duration::from_secs(2));
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
@@ -50,6 +60,13 @@ pub struct Config {
 }
 
 /// A user of etcd, with the file of its password.
+///
+/// ```
+/// use trueup_etcd::Config;
+///
+/// let config = Config::new(["https://10.0.0.1:2379"]).with_user("a", "/etc/trueup/world");
+/// assert_eq!(config.user.map(|user| user.name), Some("a".to_owned()));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// The name in etcd's list of users.
@@ -238,6 +255,12 @@ const MAX_FILE: u64 = 1 << 20;
 /// Reads a password: the first line of a file that other users can neither read nor change. From
 /// then on, the caller must make sure that no core dump of its process is written (`RLIMIT_CORE`,
 /// `PR_SET_DUMPABLE`), as the command `trueup` does.
+///
+/// ```no_run
+/// let password = trueup_etcd::read_password("/etc/trueup/world".as_ref())?;
+/// assert!(!password.contains('\n')); // the first line
+/// # Ok::<(), trueup_world::Error>(())
+/// ```
 ///
 /// # Errors
 ///

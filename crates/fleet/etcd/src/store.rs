@@ -23,6 +23,18 @@ use crate::watch::EtcdWatch;
 ///
 /// A thread of its own serves its connections, in the network namespace of the thread that opened
 /// the store. The thread ends with the last of the store and its watches.
+///
+/// ```no_run
+/// use trueup_etcd::{Config, EtcdStore};
+/// use trueup_world::World;
+///
+/// # fn main() -> Result<(), trueup_world::Error> {
+/// let store = EtcdStore::open(Config::new(["https://10.0.0.1:2379"]))?;
+/// let world = World::new(std::sync::Arc::new(store), "/trueup", "a")?;
+/// println!("{:?}", world.members()?);
+/// # Ok(())
+/// # }
+/// ```
 pub struct EtcdStore {
     runtime: Arc<Runtime>,
     endpoints: Arc<Endpoints>,

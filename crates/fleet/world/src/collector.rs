@@ -25,7 +25,8 @@ use crate::threads::{self, Running, Stopped};
 use crate::watch::{Content, Feeds};
 use crate::{Entry, Error, Filter, ResourceKey, Revision, WatchConfig, World};
 
-/// The configuration of a [`Collector`].
+/// The settings of a [`Collector`]: how long it keeps what it no longer sees, and how often an
+/// export may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectorConfig {
     /// The time that holdings are kept while the store is unreachable, before they are withdrawn.

@@ -17,7 +17,7 @@ use crate::{Compare, Entry, Error, ErrorKind, Hash, Watch, WatchConfig, World};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Deploy {
-    /// The number, from 1 on.
+    /// The position in the chain of deploys, from 1 on without a gap.
     pub number: u64,
     /// The hash of the deploy's record.
     pub hash: Hash,

@@ -22,6 +22,18 @@ use mvcc::Mvcc;
 /// if a watch resumes after the file was opened again, it begins with a new snapshot, unless it had
 /// seen everything. Leases go on while the file is closed, by the wall clock. After a crash, a
 /// lease lasts up to half of its time longer. Clones are handles of the same store.
+///
+/// ```
+/// use trueup_world::{Embedded, Store as _, Write};
+///
+/// # fn main() -> Result<(), trueup_world::Error> {
+/// let store = Embedded::in_memory().connect();
+/// store.commit(&[], &[Write::Put { key: b"/a".to_vec(), value: b"1".to_vec(), lease: None }])?;
+/// let (_, entries) = store.read(b"/", None)?;
+/// assert_eq!(entries[0].value, b"1");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Embedded(Arc<Shared>);
 

@@ -5,6 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 
 /// An error of the world or of its store: a kind for the caller, and a message for people.
+///
+/// ```
+/// use trueup_world::{Error, ErrorKind};
+///
+/// let error = Error::new(ErrorKind::Unavailable, "no member answers");
+/// assert!(error.is_retryable());
+/// ```
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,

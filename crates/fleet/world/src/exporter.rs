@@ -349,11 +349,11 @@ pub struct ExportReport {
     statuses: Vec<(OpKey, Option<Arc<Status>>)>,
 }
 
-/// An op on an export of this host.
+/// An op of an [`ExportReport`]: a key of the store that is to be written or deleted.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ExportOp {
-    /// The key of the export.
+    /// The key in the store, whose exporter is this host.
     pub key: ResourceKey,
     /// The action: create, change or delete.
     pub action: Verdict,

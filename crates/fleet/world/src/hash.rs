@@ -9,6 +9,14 @@ use sha2::{Digest as _, Sha256};
 use crate::{Error, ErrorKind};
 
 /// A SHA-256 hash. In text and in serde it is 64 hexadecimal digits.
+///
+/// ```
+/// use trueup_world::Hash;
+///
+/// let hash = Hash::of(b"content");
+/// assert_eq!(hash.to_string().len(), 64);
+/// assert_eq!(hash.to_string().parse::<Hash>().ok(), Some(hash));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Hash([u8; 32]);

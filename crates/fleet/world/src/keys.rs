@@ -196,6 +196,15 @@ pub(crate) fn malformed(key: &[u8], what: &str) -> Error {
 
 /// A connection's rights to read and write, by prefixes of keys. The embedded store enforces them
 /// directly, etcd by roles with the same ranges.
+///
+/// ```
+/// use trueup_world::Access;
+///
+/// let access = Access::of_host("/trueup", "a", &[])?;
+/// assert!(access.can_write(b"/trueup/resources/*/a/route/pods"));
+/// assert!(!access.can_write(b"/trueup/resources/*/b/route/pods")); // another host's
+/// # Ok::<(), trueup_world::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// The prefixes of keys that may be read.

@@ -10,7 +10,7 @@ use crate::watch::Decoded;
 use crate::world::ATTEMPTS;
 use crate::{Entry, Error, ErrorKind, LeaseId, Revision, Watch, WatchConfig, World};
 
-/// One host, or any.
+/// The hosts that an export is for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hosts {
     /// Any host, including hosts that join later.
@@ -81,6 +81,15 @@ impl fmt::Display for ResourceKey {
 }
 
 /// An export, as its host declares it.
+///
+/// ```
+/// use trueup_world::{Export, Hosts};
+///
+/// let export = Export::new("route", "pods", "10.20.1.0/24 via 10.0.0.11").to("b");
+/// let key = export.key("a");
+/// assert_eq!(key.exporter, "a");
+/// assert_eq!(key.recipient, Hosts::One("b".to_owned()));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
     /// The kind, such as `route`.
@@ -124,7 +133,7 @@ impl Export {
         Export { persist: true, ..self }
     }
 
-    /// Returns the key of this export, if `exporter` exports it.
+    /// Returns the key that the export has in the store when the host `exporter` exports it.
     pub fn key(&self, exporter: &str) -> ResourceKey {
         ResourceKey {
             exporter: exporter.to_owned(),
@@ -136,11 +145,20 @@ impl Export {
 }
 
 /// A filter of resources. A part that is `None` matches all.
+///
+/// ```
+/// use trueup_world::{Export, Filter};
+///
+/// let key = Export::new("route", "pods", "").key("a");
+/// assert!(Filter::all().matches(&key));
+/// assert!(Filter::kind("route").matches(&key));
+/// assert!(!Filter::kind("address").matches(&key));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// The kind to match, such as `route`.
     pub kind: Option<String>,
-    /// The name to match.
+    /// The exact bytes of the name to match.
     pub name: Option<Vec<u8>>,
     /// The name of the exporting host to match.
     pub exporter: Option<String>,
@@ -152,13 +170,13 @@ impl Filter {
         Filter::default()
     }
 
-    /// Returns the filter that matches one kind.
+    /// Returns the filter that matches all names and exporters of one kind.
     pub fn kind(kind: impl Into<String>) -> Filter {
         let kind = Some(kind.into());
         Filter { kind, ..Filter::default() }
     }
 
-    /// Returns true if the filter matches a resource.
+    /// Returns true if each stated part equals the key's.
     pub fn matches(&self, key: &ResourceKey) -> bool {
         self.kind.as_ref().is_none_or(|it| *it == key.kind)
             && self.name.as_ref().is_none_or(|it| *it == key.name)

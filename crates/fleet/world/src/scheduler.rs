@@ -20,7 +20,7 @@ pub struct Schedule {
     pub sticky: bool,
 }
 
-/// The way to choose hosts.
+/// The way in which a leader chooses hosts from the offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Strategy {

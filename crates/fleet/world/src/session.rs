@@ -27,6 +27,25 @@ pub use keeper::{Keeper, SessionEvent};
 /// called for the time to live, the store deletes all keys with the lease. The next call then gets
 /// another lease, exports everything again, and returns this. Clones are handles of the same
 /// session.
+///
+/// ```
+/// # #[cfg(feature = "embedded")]
+/// # fn example() -> Result<(), trueup_world::Error> {
+/// use std::time::Duration;
+/// use trueup_world::{Embedded, Export, Session, World};
+///
+/// let store = Embedded::in_memory();
+/// let world = World::new(store.connect(), "/trueup", "a")?;
+/// let session = Session::begin(world.clone(), "machine 1", Duration::from_secs(5))?;
+/// session.declare(&[Export::new("route", "pods", "10.20.1.0/24 via 10.0.0.11")])?;
+/// assert_eq!((world.members()?.len(), world.exports()?.len()), (1, 1));
+/// session.end()?;
+/// assert!(world.exports()?.is_empty()); // they ended with it
+/// # Ok(())
+/// # }
+/// # #[cfg(feature = "embedded")]
+/// # example().unwrap();
+/// ```
 #[derive(Clone)]
 pub struct Session(Arc<Inner>);
 
@@ -55,7 +74,7 @@ struct State {
     offers: BTreeSet<String>,
 }
 
-/// The state of a session.
+/// The state of a session, as of its last call to the store.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SessionStatus {
@@ -96,7 +115,7 @@ impl Session {
         })))
     }
 
-    /// Returns the world that the session belongs to.
+    /// Returns the world, with the connection that the session uses.
     pub fn world(&self) -> &World {
         &self.0.world
     }
@@ -106,7 +125,7 @@ impl Session {
         self.0.ttl
     }
 
-    /// Returns the session's current state.
+    /// Returns the state as of the last call to the store. It asks the store nothing.
     pub fn status(&self) -> SessionStatus {
         lock(&self.0.status).clone()
     }

@@ -42,7 +42,7 @@ pub trait Store: Send + Sync + 'static {
     /// [`limits`](Self::limits), or writes one key twice.
     fn commit(&self, compares: &[Compare], writes: &[Write]) -> Result<Option<Revision>, Error>;
 
-    /// Returns the limits of one transaction.
+    /// Returns the largest transaction that the store accepts.
     fn limits(&self) -> Limits;
 
     /// Watches all keys that begin with `prefix`, for changes after the revision `after`.
@@ -170,18 +170,18 @@ pub struct Entry {
     pub lease: Option<LeaseId>,
 }
 
-/// A condition of a transaction.
+/// A condition of a transaction, which is written only if all conditions hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compare {
     /// The key does not exist.
     Absent(Vec<u8>),
     /// The key's value was written by this revision.
     Modified(Vec<u8>, Revision),
-    /// The key has this value.
+    /// The key exists and has exactly this value: first the key, then the value.
     Value(Vec<u8>, Vec<u8>),
 }
 
-/// A write of a transaction.
+/// A write of a transaction. All writes of one transaction have the same revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
     /// Sets a key and its lease.
@@ -198,7 +198,7 @@ pub enum Write {
 }
 
 impl Compare {
-    /// Returns the key that is compared.
+    /// Returns the full key, with the world's prefix, whose state the condition is about.
     pub fn key(&self) -> &[u8] {
         match self {
             Compare::Absent(key) | Compare::Modified(key, _) | Compare::Value(key, _) => key,
@@ -207,7 +207,7 @@ impl Compare {
 }
 
 impl Write {
-    /// Returns the key that is written.
+    /// Returns the full key, with the world's prefix, that is set or deleted.
     pub fn key(&self) -> &[u8] {
         match self {
             Write::Put { key, .. } | Write::Delete(key) => key,
@@ -224,6 +224,14 @@ impl Write {
 }
 
 /// Limits on a transaction, or on data that a store sends.
+///
+/// ```
+/// use trueup_world::Limits;
+///
+/// let limits = Limits { count: 2, bytes: 100 };
+/// assert!(limits.check("a list", 2, 100).is_ok());
+/// assert!(limits.check("a list", 3, 100).is_err());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The most comparisons and the most writes of a transaction, or the most entries.

@@ -21,6 +21,25 @@ pub(crate) use mirror::{Content, Mirror, Raw};
 /// It reconnects and resumes by itself. If the store has compacted the next changes, the watch
 /// lists everything again and compares; then the next event is [`Resync`](Event::Resync). A slow
 /// reader gets only the newest of several changes of one id.
+///
+/// ```
+/// # #[cfg(feature = "embedded")]
+/// # fn example() -> Result<(), trueup_world::Error> {
+/// use std::time::Duration;
+/// use trueup_world::{Embedded, Event, WatchConfig, World};
+///
+/// let world = World::new(Embedded::in_memory().connect(), "/trueup", "a")?;
+/// world.set_string("mtu", "1400")?;
+/// let mut watch = world.watch_string("mtu", WatchConfig::default())?;
+/// let Some(Event::Ready(view)) = watch.next(Duration::from_secs(10))? else {
+///     panic!("the embedded store answers at once");
+/// };
+/// assert_eq!(view.values["mtu"].0, "1400");
+/// # Ok(())
+/// # }
+/// # #[cfg(feature = "embedded")]
+/// # example().unwrap();
+/// ```
 pub struct Watch<K, V> {
     feeds: Feeds,
     decode: Decode<K, V>,
@@ -155,7 +174,7 @@ pub struct View<K: Ord, V> {
     pub values: BTreeMap<K, (V, Revision)>,
     /// The ids of malformed values, with the reasons. They exist, but their values are unknown.
     pub malformed: BTreeMap<K, String>,
-    /// The number of malformed keys.
+    /// The number of keys that are not in the form of this crate, so that their ids are unknown.
     pub malformed_keys: usize,
 }
 

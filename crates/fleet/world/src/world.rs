@@ -12,6 +12,22 @@ use crate::{Compare, Entry, Error, ErrorKind, LeaseId, Revision, Store, Write};
 /// fails with the store's errors, and with those listed at the call. A write returns true if it
 /// wrote something. It returns false if the store already had the value; then no watch has an
 /// event.
+///
+/// ```
+/// # #[cfg(feature = "embedded")]
+/// # fn example() -> Result<(), trueup_world::Error> {
+/// use trueup_world::{Embedded, World};
+///
+/// let store = Embedded::in_memory();
+/// let a = World::new(store.connect(), "/trueup", "a")?;
+/// let b = World::new(store.connect(), "/trueup", "b")?;
+/// assert!(a.set_string("mtu", "1400")?);
+/// assert_eq!(b.string("mtu")?.as_deref(), Some("1400"));
+/// # Ok(())
+/// # }
+/// # #[cfg(feature = "embedded")]
+/// # example().unwrap();
+/// ```
 #[derive(Clone)]
 pub struct World {
     pub(crate) store: Arc<dyn Store>,
@@ -43,7 +59,7 @@ impl World {
         &self.host
     }
 
-    /// Returns the store that the world is in.
+    /// Returns the store, as this host is connected to it.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }

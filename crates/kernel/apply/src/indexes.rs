@@ -16,6 +16,21 @@ const INDEXES: Range<u32> = 1 << 24..1 << 31;
 /// The caller can record an index before the kernel is asked. If a link then has this name and this
 /// index, one of some two thousand million, trueup created it. The kernel refuses to create a link
 /// with an index in use.
+///
+/// ```
+/// use trueup_apply::{draw_indexes, is_drawn_index};
+/// use trueup_net::{BridgeAttrs, Desired, Link, LinkKind, Observed, Owned, plan};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let bridge = Link::new("br0".parse()?, LinkKind::Bridge(BridgeAttrs::default()));
+/// let desired = Desired::default().with_links([bridge]);
+/// let plan = plan(&desired, &Observed::default(), &Owned::default(), 116)?;
+/// let indexes = draw_indexes(&plan);
+/// assert_eq!(indexes.len(), 1);
+/// assert!(indexes.values().all(|index| is_drawn_index(*index)));
+/// # Ok(())
+/// # }
+/// ```
 pub fn draw_indexes(plan: &Plan) -> BTreeMap<Dev, u32> {
     let mut drawn = BTreeSet::new();
     plan.devices
@@ -58,6 +73,11 @@ pub(crate) fn random(among: Range<u32>) -> u32 {
 }
 
 /// Returns true if an index was [drawn](draw_indexes), by this trueup or by another.
+///
+/// ```
+/// assert!(trueup_apply::is_drawn_index(1 << 24));
+/// assert!(!trueup_apply::is_drawn_index(7)); // one of the kernel's own
+/// ```
 pub fn is_drawn_index(index: u32) -> bool {
     INDEXES.contains(&index)
 }

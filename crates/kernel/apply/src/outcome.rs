@@ -45,7 +45,7 @@ impl fmt::Display for Wait {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredForms {
-    /// The form that was written.
+    /// The written form.
     pub desired: String,
     /// The stored form. `None` if the kernel stores no object.
     pub stored: Option<String>,
@@ -53,6 +53,18 @@ pub struct StoredForms {
 
 /// Makes the failure of an object that the kernel stores differently from what was written, or not
 /// at all.
+///
+/// ```
+/// use trueup_apply::stored_otherwise;
+/// use trueup_net::{Devices, NextHops, Object, Route};
+///
+/// # fn main() -> Result<(), trueup_net::ParseError> {
+/// let route: Object = Route::new("10.2.0.0/16".parse()?, NextHops::None).into();
+/// let failure = stored_otherwise(&route, None, &Devices::default());
+/// assert!(failure.to_string().starts_with("stored otherwise: the kernel keeps nothing"));
+/// # Ok(())
+/// # }
+/// ```
 pub fn stored_otherwise(desired: &Object, stored: Option<&Object>, devices: &Devices) -> Failure {
     let (desired, stored) = match stored {
         Some(stored) => {
@@ -83,6 +95,19 @@ pub(crate) fn failed(class: ErrorClass, why: impl fmt::Display) -> Outcome {
 }
 
 /// The outcomes of a plan's ops.
+///
+/// ```no_run
+/// use std::collections::BTreeMap;
+/// use trueup_apply::{Outcome, apply};
+/// use trueup_net::Plan;
+/// use trueup_netlink::{Error, Socket};
+///
+/// fn count(plan: &Plan, socket: &mut Socket) -> Result<usize, Error> {
+///     let done = apply(plan, socket, &BTreeMap::new(), &|| true);
+///     assert_eq!(done.outcomes.len(), plan.ops.len()); // one for each op
+///     Ok(done.outcomes.iter().filter(|it| it.is_applied()).count())
+/// }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outcomes {

@@ -19,6 +19,21 @@ use crate::outcome::{Outcome, Outcomes, Pending, Wait, failed, stored_otherwise}
 ///
 /// Returns exactly one outcome for each op. If the socket fails altogether, the batch's ops fail
 /// with class `unknown`.
+///
+/// ```no_run
+/// use trueup_apply::{Outcome, apply, draw_indexes};
+/// use trueup_net::Plan;
+/// use trueup_netlink::Socket;
+///
+/// fn carry_out(plan: &Plan, socket: &mut Socket) {
+///     let done = apply(plan, socket, &draw_indexes(plan), &|| true); // never stops early
+///     for (op, outcome) in plan.ops.iter().zip(&done.outcomes) {
+///         if let Outcome::Failed(failure) = outcome {
+///             eprintln!("{:?}: {failure}", op.object.key());
+///         }
+///     }
+/// }
+/// ```
 pub fn apply(
     plan: &Plan,
     socket: &mut Socket,

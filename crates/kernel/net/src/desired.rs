@@ -12,6 +12,17 @@ type DesiredOf<K> = <K as Registered>::Desired;
 per_kind! {
     /// The declared objects, with devices by name. A kind that is `None` is unmanaged. An empty
     /// list means "none of ours".
+    ///
+    /// ```
+    /// use trueup_net::{Desired, IfName, NextHops, Route, RouteType, Routes};
+    ///
+    /// let route: Route<IfName> =
+    ///     Route::new("10.2.0.0/16".parse()?, NextHops::None).with_kind(RouteType::Blackhole);
+    /// let desired = Desired::default().with_routes(Routes::from_iter([route]));
+    /// assert_eq!(desired.routes.map(|routes| routes.len()), Some(1));
+/// assert!(desired.links.is_none()); // not managed
+    /// # Ok::<(), trueup_net::ParseError>(())
+    /// ```
     #[derive(Clone, Debug, Default, PartialEq)]
     #[non_exhaustive]
     pub struct Desired[DesiredOf] {
@@ -83,7 +94,8 @@ impl Desired {
         self.routes.as_ref().is_some_and(|routes| routes.get(key).is_some())
     }
 
-    /// Returns the managed kinds.
+    /// Returns the kinds that a pass may change: those with a list, even an empty one. Nexthop
+    /// objects are managed with routes.
     pub fn managed(&self) -> Kinds {
         let mut stated = Kinds::NONE;
         each_kind!(K => if OfKind::<K>::of_kind(self).count().is_some() {

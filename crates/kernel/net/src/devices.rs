@@ -26,7 +26,7 @@ pub(crate) struct Macvlans {
 }
 
 impl Devices {
-    /// Collects devices with their names.
+    /// Makes the devices of a namespace from their references and names.
     pub fn of(known: impl IntoIterator<Item = (Dev, IfName)>) -> Devices {
         let mut devices = Devices::default();
         for (dev, name) in known {

@@ -51,11 +51,11 @@ pub struct Domain {
     pub interfaces: Vec<InterfacePattern>,
     /// True for the interfaces that this agent created, by its ledger, or is to create.
     pub created_interfaces: bool,
-    /// Routing tables with these numbers.
+    /// Routes in tables with these numbers, from 1 to 4294967295.
     pub tables: Vec<RangeInclusive<u32>>,
     /// Routes to destinations within these prefixes.
     pub prefixes: Vec<Prefix>,
-    /// Rules with these priorities.
+    /// Rules with these priorities (`FRA_PRIORITY`), 0 to 4294967295.
     pub rule_priorities: Vec<RangeInclusive<u32>>,
     /// True for all nexthop objects with the marker and a number from its range. No other agent may
     /// use the same marker for them.
@@ -66,7 +66,6 @@ pub struct Domain {
 }
 
 setters! { impl Domain {
-    with_name(name: impl Into<Option<String>>);
     with_may_go_along(may_go_along: impl Into<BTreeSet<u8>>);
     with_interfaces(interfaces: impl Into<Vec<InterfacePattern>>);
     with_created_interfaces(created_interfaces: bool);
@@ -78,6 +77,12 @@ setters! { impl Domain {
 } }
 
 impl Domain {
+    /// Sets the [`name`](#structfield.name) for messages.
+    #[must_use]
+    pub fn with_name(self, name: impl Into<String>) -> Domain {
+        Domain { name: Some(name.into()), ..self }
+    }
+
     /// Returns true if a part is given, so that some objects are outside.
     pub fn is_limited(&self) -> bool {
         let whole = Domain {

@@ -150,7 +150,7 @@ pub trait ObjectKind: Registered + Located + Clone + PartialEq + Into<Object> {
     #[must_use]
     fn canonical_on(self, devices: &Devices) -> Self;
 
-    /// Returns true if it is in canonical form.
+    /// Returns true if [`canonical_on`](Self::canonical_on) would change nothing.
     fn is_canonical_on(&self, devices: &Devices) -> bool {
         self.clone().canonical_on(devices) == *self
     }
@@ -214,16 +214,16 @@ pub trait Located {
     fn place(&self) -> Place;
 }
 
-/// A part of a domain.
+/// A part of a domain, by which [`Domain`](crate::Domain) limits objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// A link's own name. For other kinds, the devices that an object is on or leads out of.
     Interfaces,
-    /// The table of a route.
+    /// The number of a route's table; other kinds have none.
     Tables,
-    /// The destination of a route.
+    /// The destination of a route; other kinds have none.
     Prefixes,
-    /// The priority of a rule.
+    /// The priority of a rule (`FRA_PRIORITY`); other kinds have none.
     RulePriorities,
     /// True for all nexthop objects or for none.
     NexthopObjects,
@@ -237,20 +237,20 @@ pub struct Place {
     pub link: Option<IfName>,
     /// The devices that it is on or leads out of.
     pub devices: Vec<Dev>,
-    /// The table of a route.
+    /// The number of a route's table; other kinds have none.
     pub table: Option<u32>,
-    /// The destination of a route.
+    /// The destination of a route; other kinds have none.
     pub prefix: Option<Prefix>,
-    /// The priority of a rule.
+    /// The priority of a rule (`FRA_PRIORITY`); other kinds have none.
     pub rule_priority: Option<u32>,
 }
 
 setters! { impl Place {
-    with_link(link: impl Into<Option<IfName>>);
+    with_link(link: IfName);
     with_devices(devices: impl Into<Vec<Dev>>);
-    with_table(table: impl Into<Option<u32>>);
-    with_prefix(prefix: impl Into<Option<Prefix>>);
-    with_rule_priority(rule_priority: impl Into<Option<u32>>);
+    with_table(table: u32);
+    with_prefix(prefix: Prefix);
+    with_rule_priority(rule_priority: u32);
 } }
 
 /// An authored object, which names its devices.

@@ -11,7 +11,7 @@ use crate::kinds::{Action, ForwardingEntry, NextHops, Object, ObjectKind as _, R
 use crate::values::{Dev, Family, IfName, Prefix};
 use crate::with_object;
 
-/// The reason for an op.
+/// Why an op is in a plan, such as a missing object or a differing field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -198,20 +198,20 @@ impl From<Object> for Hold {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Op {
-    /// The change to the object.
+    /// The change: create, update in place, or delete.
     pub action: Action,
     /// The object: as desired for a create or an update, as observed for a delete.
     pub object: Object,
     /// For an update, the object as observed.
     was: Option<Former>,
-    /// The reason for the op.
+    /// Why the op is due: missing, differing, no longer desired, and so on.
     pub reason: Reason,
     /// The reason not to carry it out, or `None`. Ops that need it wait with it.
     pub hold: Option<Hold>,
 }
 
 setters! { impl Op {
-    with_hold(hold: impl Into<Option<Hold>>);
+    with_hold(hold: Hold);
 } }
 
 impl Op {
@@ -233,8 +233,8 @@ impl Op {
 
     /// Sets an update's observed object, which has the key of the desired one.
     #[must_use]
-    pub fn with_was(self, was: impl Into<Option<Object>>) -> Op {
-        Op { was: was.into().map(Former::new), ..self }
+    pub fn with_was(self, was: Object) -> Op {
+        Op { was: Some(Former::new(was)), ..self }
     }
 
     /// Like [`with_was`](Self::with_was), but shares equal objects among ops.

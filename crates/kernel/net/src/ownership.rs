@@ -15,7 +15,7 @@ use crate::{kinds, per_kind};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Policy {
-    /// The protocol of our objects.
+    /// The marker: the protocol number with which our objects are written, 116 by default.
     pub marker: u8,
     /// The kinds for which the marker proves nothing: only objects in [`Owned`] are ours.
     pub by_ledger: Kinds,
@@ -150,7 +150,7 @@ pub enum Ownership {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MaxDeletes {
-    /// This many objects.
+    /// This many objects of a kind in one pass.
     Number(u32),
     /// This percentage, 0 to 100, of our objects of the kind. A kind with fewer than
     /// [`MIN_OURS`](Self::MIN_OURS) of ours is not limited.

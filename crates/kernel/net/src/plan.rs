@@ -160,6 +160,22 @@ impl Plan {
 /// An unmanaged kind is left alone. Nothing is deleted of a kind that was not observed completely.
 /// If that kind is the links, no link is changed in a way with side effects on other objects.
 ///
+/// ```
+/// use trueup_net::{
+///     Action, Desired, IfName, NextHops, Observed, Owned, Policy, Route, RouteType, Routes, plan,
+/// };
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let route: Route<IfName> =
+///     Route::new("10.2.0.0/16".parse()?, NextHops::None).with_kind(RouteType::Blackhole);
+/// let desired = Desired::default().with_routes(Routes::from_iter([route]));
+/// let plan = plan(&desired, &Observed::default(), &Owned::default(), Policy::default())?;
+/// assert_eq!(plan.ops[0].action, Action::Create);
+/// assert_eq!(plan.text().to_string().lines().count(), 1);
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 ///
 /// If two objects have the same key, if links are stacked in a cycle, or if the kernel would store

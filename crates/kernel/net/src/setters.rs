@@ -4,7 +4,7 @@
 ///
 /// ```text
 /// setters! { impl Link<D> {
-///     with_mtu(mtu: impl Into<Option<u32>>);
+///     with_mtu(mtu: u32);
 /// } }
 /// ```
 #[doc(hidden)]

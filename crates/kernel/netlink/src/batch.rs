@@ -27,6 +27,19 @@ pub const BATCH_MESSAGES: usize = WINDOW_MAX;
 pub const BATCH_BYTES: usize = 64 * 1024;
 
 /// Messages to be sent together, in one reused buffer.
+///
+/// ```
+/// use trueup_netlink::codec::link;
+/// use trueup_netlink::Batch;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut batch = Batch::new();
+/// batch.push(|buffer| link::delete(buffer, 7))?;
+/// batch.push(|buffer| link::delete(buffer, 8))?;
+/// assert_eq!(batch.len(), 2);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Default)]
 pub struct Batch {
     buffer: Vec<u8>,
@@ -35,7 +48,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Returns an empty batch.
+    /// Returns a batch without messages. It allocates with the first [`push`](Self::push).
     #[must_use]
     pub fn new() -> Self {
         Self::default()

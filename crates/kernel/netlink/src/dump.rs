@@ -31,7 +31,7 @@ pub enum DumpStep<'a> {
     Part(usize),
 }
 
-/// The result of a dump.
+/// The result of a dump: if it is whole, and the number of attempts that it took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an incomplete dump must not be taken for the whole"]
 #[non_exhaustive]

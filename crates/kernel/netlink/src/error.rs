@@ -9,7 +9,7 @@ use trueup_net::Dev;
 
 use crate::kernel_error::{ErrnoText, KernelError};
 
-/// The category of an [`Error`].
+/// The kinds of [`Error`], for callers that react to some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -35,6 +35,14 @@ pub enum ErrorKind {
 }
 
 /// An error of this crate.
+///
+/// ```
+/// use trueup_netlink::{ErrorKind, Namespace};
+///
+/// let error = Namespace::named("a/b").unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Namespace);
+/// assert!(!error.is_retryable());
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(Box<Repr>);
@@ -62,7 +70,7 @@ enum Repr {
 }
 
 impl Error {
-    /// Returns the category of the error.
+    /// Returns the kind, for callers that react to some errors.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match &*self.0 {

@@ -11,6 +11,14 @@ pub type Answer = Option<Result<(), KernelError>>;
 ///
 /// Displayed as `No such device: Device does not exist (ENODEV 19)`: the errno's text, the kernel's
 /// message, the errno.
+///
+/// ```
+/// use trueup_netlink::KernelError;
+///
+/// let refusal = KernelError::from_errno(17);
+/// assert!(refusal.is_exists());
+/// assert_eq!(refusal.name(), Some("EEXIST"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub struct KernelError {
     pub(crate) errno: i32,
@@ -27,7 +35,7 @@ impl KernelError {
         Self { errno, message: None, attribute: None, missing: None }
     }
 
-    /// Returns the errno, positive.
+    /// Returns the errno (errno(3)), from 1 to 4095.
     #[must_use]
     pub fn errno(&self) -> i32 {
         self.errno

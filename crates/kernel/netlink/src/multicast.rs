@@ -21,6 +21,17 @@ use crate::wire::{Message, Messages};
 const DRAIN: usize = 1024;
 
 /// A blocking socket for events of one namespace.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use trueup_netlink::{Group, Multicast, Namespace};
+///
+/// let mut events = Multicast::open(&Namespace::current(), &[Group::LINK])?;
+/// let mut count = 0;
+/// events.receive(Duration::from_secs(1), |_| count += 1)?;
+/// println!("{count} links changed within a second");
+/// # Ok::<(), trueup_netlink::Error>(())
+/// ```
 pub struct Multicast {
     channel: Channel,
 }
@@ -38,7 +49,7 @@ impl Multicast {
         Ok(socket)
     }
 
-    /// Joins another group.
+    /// Joins another group: its events arrive from now on, and the socket's other groups stay.
     ///
     /// # Errors
     ///

@@ -75,7 +75,8 @@ pub trait Connect: fmt::Debug + Send + Sync {
     /// If none can be made.
     fn connect(&self) -> io::Result<Box<dyn Transport>>;
 
-    /// Returns the cookie of the namespace.
+    /// Returns the namespace's cookie (`SO_NETNS_COOKIE`, Linux 5.14), which no other one of this
+    /// boot has.
     ///
     /// # Errors
     ///

@@ -39,6 +39,22 @@ const IFINFOMSG_LEN: usize = 16;
 /// It is close-on-exec and bound, with extended and capped acknowledgements, and strict checking if
 /// the kernel has it. It takes part in one exchange at a time. Answers left over from an earlier
 /// one, for instance after a timeout, are recognised by their sequence number and skipped.
+///
+/// ```no_run
+/// use trueup_netlink::codec::link;
+/// use trueup_netlink::{Namespace, Socket};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut socket = Socket::open(&Namespace::named("blue")?)?;
+/// let mut message = Vec::new();
+/// link::delete(&mut message, 7)?;
+/// match socket.request(&message) {
+///     Ok(()) => println!("deleted"),
+///     Err(error) => println!("{error}: errno {:?}", error.errno()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Socket {
     pub(crate) channel: Channel,
     pub(crate) sequence: u32,
@@ -123,7 +139,8 @@ impl Socket {
         self.timeout
     }
 
-    /// Sets [`timeout`](Self::timeout).
+    /// Sets the [`timeout`](Self::timeout): the longest silence of the kernel, not a limit on a
+    /// whole dump.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }

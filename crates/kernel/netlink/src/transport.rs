@@ -90,7 +90,7 @@ pub trait Transport: AsFd + Send {
 pub struct Group(pub u32);
 
 impl Group {
-    /// Changes of links.
+    /// Changes of links, their state and carrier included (`RTNLGRP_LINK`).
     pub const LINK: Self = Self(1);
     /// Changes of neighbours and forwarding entries.
     pub const NEIGHBOUR: Self = Self(3);

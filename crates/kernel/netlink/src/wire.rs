@@ -67,6 +67,10 @@ pub const NLA_TYPE_MASK: u16 = 0x3fff;
 /// Rounds a length up to netlink's alignment of four bytes.
 ///
 /// Saturates at the top of the range, so that an absurd external length cannot wrap.
+///
+/// ```
+/// assert_eq!([0, 1, 4, 5].map(trueup_netlink::wire::align), [0, 4, 4, 8]);
+/// ```
 #[must_use]
 #[inline]
 pub const fn align(len: usize) -> usize {
@@ -74,6 +78,15 @@ pub const fn align(len: usize) -> usize {
 }
 
 /// A netlink message header (`struct nlmsghdr`).
+///
+/// ```
+/// use trueup_netlink::wire::{HEADER_LEN, Header, NLM_F_REQUEST};
+///
+/// let header = Header { length: 32, kind: 18, flags: NLM_F_REQUEST, sequence: 1, port: 0 };
+/// let bytes = header.to_bytes();
+/// assert_eq!(bytes.len(), HEADER_LEN);
+/// assert_eq!(Header::read(&bytes), Some(header));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Length of the message with this header, without trailing padding, in bytes.
@@ -136,6 +149,18 @@ impl<'a> Message<'a> {
 }
 
 /// Iterator over the messages of one datagram.
+///
+/// ```
+/// use trueup_netlink::codec::link;
+/// use trueup_netlink::wire::Messages;
+///
+/// let mut buffer = Vec::new();
+/// link::delete(&mut buffer, 7)?;
+/// let mut messages = Messages::new(&buffer);
+/// assert_eq!(messages.next().map(|message| message.header.kind), Some(link::DELETE));
+/// assert!(messages.next().is_none() && !messages.malformed());
+/// # Ok::<(), trueup_netlink::codec::EncodeError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Messages<'a> {
     rest: &'a [u8],
@@ -181,6 +206,16 @@ impl<'a> Iterator for Messages<'a> {
 ///
 /// The number excludes its flag bits. The caller checks the payloads. A length that does not fit
 /// ends the iteration, and [`malformed`] reports it.
+///
+/// ```
+/// use trueup_netlink::wire::{Attrs, read_u32};
+///
+/// // One attribute: length 8, type 4, payload 1400.
+/// let mut bytes = [8u16.to_ne_bytes(), 4u16.to_ne_bytes()].concat();
+/// bytes.extend(1400u32.to_ne_bytes());
+/// assert_eq!(Attrs::new(&bytes).find(4).and_then(read_u32), Some(1400));
+/// assert_eq!(Attrs::new(&bytes).find(5), None);
+/// ```
 ///
 /// [`malformed`]: Attrs::malformed
 #[derive(Clone, Debug)]

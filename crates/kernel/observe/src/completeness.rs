@@ -6,6 +6,13 @@ use trueup_net::Kind;
 use trueup_netlink::Error;
 
 /// The reason why a kind was not read completely.
+///
+/// ```
+/// use trueup_net::Kind;
+/// use trueup_observe::Incomplete;
+///
+/// assert_eq!(Incomplete::Interrupted(Kind::Route).kind(), Kind::Route);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Incomplete {
@@ -21,7 +28,7 @@ pub enum Incomplete {
 }
 
 impl Incomplete {
-    /// Returns the incomplete kind.
+    /// Returns the kind of which nothing may be deleted, because objects may be missing.
     pub fn kind(&self) -> Kind {
         match self {
             Incomplete::Interrupted(kind)

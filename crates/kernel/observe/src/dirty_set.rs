@@ -12,6 +12,16 @@ const NAMES: usize = 256;
 const ROUTES: usize = 4096;
 
 /// The objects that may have changed, by name or in larger units.
+///
+/// ```
+/// use trueup_observe::DirtySet;
+///
+/// let mut dirty = DirtySet::default();
+/// assert!(dirty.is_empty());
+/// dirty.addresses.insert(7);
+/// dirty.extend(DirtySet::everything());
+/// assert!(dirty.everything);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DirtySet {
@@ -44,7 +54,7 @@ pub struct DirtySet {
 }
 
 impl DirtySet {
-    /// Returns the set with everything in it.
+    /// Returns the set after a loss of events: all objects must be read again.
     pub fn everything() -> DirtySet {
         DirtySet { everything: true, more_removed: true, ..DirtySet::default() }
     }
@@ -60,12 +70,12 @@ impl DirtySet {
         self.more_removed || !has_known_cause || self.removed.contains(key)
     }
 
-    /// Returns true if nothing is dirty.
+    /// Returns true if no object must be read again.
     pub fn is_empty(&self) -> bool {
         *self == DirtySet::default()
     }
 
-    /// Adds another set.
+    /// Adds another set: an object is then dirty if it is in either.
     pub fn extend(&mut self, more: DirtySet) {
         self.everything |= more.everything;
         self.links |= more.links;

@@ -260,7 +260,7 @@ fn read_link(message: &Message<'_>) -> Option<Event> {
 pub struct ObservedChange {
     /// The object. A veth lacks its peer's name.
     pub object: Object,
-    /// True if the object was deleted.
+    /// True for `RTM_DEL*`: the object is gone. False if it is new or changed.
     pub is_deleted: bool,
     /// True if the change was announced after
     /// [`Observer::mark_writes_done`](crate::Observer::mark_writes_done).

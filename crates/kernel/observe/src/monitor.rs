@@ -37,6 +37,22 @@ const WRITERS: usize = 16;
 
 /// Listens to the events of one namespace. Poll its descriptor: if it is readable or in error, call
 /// [`drain`](Self::drain).
+///
+/// ```
+/// use std::os::fd::AsFd as _;
+/// use trueup_netlink::Namespace;
+/// use trueup_observe::Monitor;
+///
+/// let here = Namespace::current();
+/// # let here = trueup_testkit::model::Kernel::new().namespace();
+/// let mut monitor = Monitor::open(&here)?;
+/// // ... wait until the descriptor is readable ...
+/// let _ = monitor.as_fd();
+/// if monitor.drain()?.is_dirty {
+///     println!("to read again: {:?}", monitor.take_dirty());
+/// }
+/// # Ok::<(), trueup_netlink::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Monitor {
     events: Multicast,
@@ -52,10 +68,17 @@ pub struct Monitor {
 }
 
 /// The effect of the events that one [`Monitor::drain`] read.
+///
+/// ```
+/// use trueup_observe::EventSummary;
+///
+/// let quiet = EventSummary::default();
+/// assert!(quiet.events == 0 && !quiet.is_dirty && !quiet.lost);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventSummary {
-    /// The number of events read.
+    /// The number of events read in this call; 0 if none was queued.
     pub events: usize,
     /// True if an event made something dirty.
     pub is_dirty: bool,
@@ -191,6 +214,20 @@ impl Monitor {
     }
 
     /// Returns and clears the dirty set.
+    ///
+    /// ```
+    /// use trueup_netlink::Namespace;
+    /// use trueup_observe::Monitor;
+    ///
+    /// let here = Namespace::current();
+    /// # let here = trueup_testkit::model::Kernel::new().namespace();
+    /// let mut monitor = Monitor::open(&here)?;
+    /// monitor.drain()?;
+    /// let dirty = monitor.take_dirty();
+    /// assert!(monitor.take_dirty().is_empty()); // the first call has cleared it
+    /// # let _ = dirty;
+    /// # Ok::<(), trueup_netlink::Error>(())
+    /// ```
     pub fn take_dirty(&mut self) -> DirtySet {
         self.writers.clear();
         std::mem::take(&mut self.dirty)

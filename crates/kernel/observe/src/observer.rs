@@ -8,6 +8,20 @@ use crate::listener::{ChangeListener, ObservedChange, barrier};
 ///
 /// Beside the socket for requests an observer has a listening socket, to notice another writer's
 /// changes during a read. The caller's own writes do not count if they end before the read begins.
+///
+/// ```
+/// use trueup_netlink::Namespace;
+/// use trueup_observe::{Observer, ReadScope};
+///
+/// let here = Namespace::current();
+/// # let here = trueup_testkit::model::Kernel::new().namespace();
+/// let mut observer = Observer::open(&here)?;
+/// let snapshot = observer.snapshot(&ReadScope::whole())?;
+/// for link in &snapshot.observed.links {
+///     println!("{}: {:?}", link.name, link.mtu);
+/// }
+/// # Ok::<(), trueup_netlink::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Observer {
     pub(crate) namespace: Namespace,
@@ -34,6 +48,18 @@ impl Observer {
     ///
     /// Do not use it beside a [`Monitor`](crate::Monitor): it may read a row whose deletion has
     /// already been announced.
+    ///
+    /// ```
+    /// use trueup_netlink::Namespace;
+    /// use trueup_observe::{Observer, ReadScope};
+    ///
+    /// // One socket, for a process that reads once.
+    /// let here = Namespace::current();
+    /// # let here = trueup_testkit::model::Kernel::new().namespace();
+    /// let mut observer = Observer::open_lazily(&here)?;
+    /// println!("{} routes", observer.snapshot(&ReadScope::whole())?.observed.routes.len());
+    /// # Ok::<(), trueup_netlink::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

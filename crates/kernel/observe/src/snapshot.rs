@@ -12,10 +12,23 @@ use crate::kind_reader::read_kind;
 use crate::observer::Observer;
 
 /// The objects that were read, and the reasons why kinds are incomplete.
+///
+/// ```
+/// use trueup_netlink::Namespace;
+/// use trueup_observe::{Observer, ReadScope};
+///
+/// let here = Namespace::current();
+/// # let here = trueup_testkit::model::Kernel::new().namespace();
+/// let snapshot = Observer::open(&here)?.snapshot(&ReadScope::whole())?;
+/// if !snapshot.is_complete() {
+///     println!("delete nothing: {:?}", snapshot.incomplete);
+/// }
+/// # Ok::<(), trueup_netlink::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// The objects, in key order.
+    /// The objects in canonical form and in key order, and the kinds that were read whole.
     pub observed: Observed,
     /// The reasons why some of the kinds read are not complete.
     pub incomplete: Vec<Incomplete>,
@@ -83,6 +96,22 @@ impl Observer {
     }
 
     /// Reads the index of the link with a name; `None` if there is none.
+    ///
+    /// ```
+    /// use trueup_netlink::Namespace;
+    /// use trueup_observe::Observer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let here = Namespace::current();
+    /// # let here = trueup_testkit::model::Kernel::new().namespace();
+    /// let mut observer = Observer::open_lazily(&here)?;
+    /// match observer.link_index(&"eth0".parse()?)? {
+    ///     Some(index) => println!("eth0 is {index}"),
+    ///     None => println!("no eth0"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

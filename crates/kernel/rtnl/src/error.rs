@@ -7,6 +7,14 @@ use trueup_netlink::{self as netlink, Namespace};
 use trueup_reconcile::LedgerError;
 
 /// The reason why a pass could not run, or an option was refused. The kernel was not changed.
+///
+/// ```
+/// use trueup_rtnl::{ErrorKind, Options};
+///
+/// let error = Options::default().with_protocol(4).unwrap_err(); // `static`, of an operator
+/// assert_eq!(error.kind(), ErrorKind::Reserved);
+/// assert!(!error.is_retryable());
+/// ```
 #[derive(Debug)]
 pub struct Error(Repr);
 
@@ -22,7 +30,7 @@ enum Repr {
     Reserved(u8),
 }
 
-/// The category of an [`Error`].
+/// The kinds of [`Error`], for callers that react to some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -44,7 +52,7 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    /// Returns the category of the error.
+    /// Returns the kind, for callers that react to some errors.
     pub fn kind(&self) -> ErrorKind {
         match &self.0 {
             Repr::Netlink(error) if error.kind() == netlink::ErrorKind::Namespace => {
@@ -84,7 +92,8 @@ impl Error {
         }
     }
 
-    /// Returns the ledger's error, if this is one.
+    /// Returns the ledger's own error if the kind is [`Ledger`](ErrorKind::Ledger); `None`
+    /// otherwise.
     pub fn ledger(&self) -> Option<&LedgerError> {
         match &self.0 {
             Repr::Ledger(error) => Some(error),

@@ -13,13 +13,21 @@ use trueup_reconcile::OpKey;
 use crate::Options;
 
 /// Makes the key of a link.
+///
+/// ```
+/// let (eth0, eth1) = ("eth0".parse()?, "eth1".parse()?);
+/// assert_eq!(trueup_rtnl::key::link(eth0), trueup_rtnl::key::link(eth0));
+/// assert_ne!(trueup_rtnl::key::link(eth0), trueup_rtnl::key::link(eth1));
+/// # Ok::<(), trueup_net::ParseError>(())
+/// ```
 pub fn link(name: IfName) -> OpKey {
     of(ObjectKey::Link(name), None)
 }
 
 /// Makes the key of an address. See `Address::canonical_key`.
 pub fn address(key: &AddressKey<IfName>) -> OpKey {
-    let unnamed = AddressKey::new(Dev::index(0), key.address).with_subnet(key.subnet);
+    let mut unnamed = AddressKey::new(Dev::index(0), key.address);
+    unnamed.subnet = key.subnet;
     of(ObjectKey::Address(unnamed), Some(key.dev))
 }
 
@@ -30,6 +38,17 @@ pub fn neighbour(key: &NeighbourKey<IfName>) -> OpKey {
 }
 
 /// Makes the key of a route. See `Route::canonical_key`.
+///
+/// ```
+/// use trueup_loop::{Handle, ObjectStatus};
+/// use trueup_net::RouteKey;
+/// use trueup_rtnl::Rtnl;
+///
+/// /// Returns the status of a route of table main, in a running loop.
+/// fn status(handle: &Handle<Rtnl>, dst: &str) -> Option<ObjectStatus> {
+///     handle.status(trueup_rtnl::key::route(&RouteKey::new(254, dst.parse().ok()?)))
+/// }
+/// ```
 pub fn route(key: &RouteKey) -> OpKey {
     of(ObjectKey::Route(*key), None)
 }

@@ -11,6 +11,15 @@ use crate::Error;
 /// Options of a pass.
 ///
 /// [`Options::default`] gives the defaults, and their assumptions.
+///
+/// ```
+/// use std::time::Duration;
+/// use trueup_rtnl::Options;
+///
+/// let options = Options::default().with_adopt(true).with_grace(Duration::from_secs(60));
+/// assert_eq!(options.protocol(), 116); // the default marker
+/// assert_eq!(options.grace(), Duration::from_secs(60));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     protocol: u8,
@@ -42,6 +51,15 @@ impl Eq for Allowance {}
 
 impl Options {
     /// Sets the marker, the protocol number of our objects, instead of [`DEFAULT_PROTOCOL`].
+    ///
+    /// ```
+    /// use trueup_rtnl::Options;
+    ///
+    /// let options = Options::default().with_protocol(200)?;
+    /// assert_eq!(options.protocol(), 200);
+    /// assert!(Options::default().with_protocol(2).is_err()); // `kernel`
+    /// # Ok::<(), trueup_rtnl::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -135,9 +153,25 @@ impl Options {
     /// Holds all deletes of a kind if more of its objects than this are no longer desired, until
     /// they are few enough or [allowed](Self::with_allow_deletes). Other ops go on. No limit by
     /// default. Recreated objects do not count.
+    ///
+    /// ```
+    /// use trueup_net::MaxDeletes;
+    /// use trueup_rtnl::Options;
+    ///
+    /// let options = Options::default().with_max_deletes(MaxDeletes::Percent(50));
+    /// assert_eq!(options.max_deletes(), Some(MaxDeletes::Percent(50)));
+    /// assert_eq!(options.with_no_max_deletes().max_deletes(), None);
+    /// ```
     #[must_use]
-    pub fn with_max_deletes(self, max_deletes: impl Into<Option<MaxDeletes>>) -> Options {
-        Options { max_deletes: max_deletes.into(), ..self }
+    pub fn with_max_deletes(self, max_deletes: MaxDeletes) -> Options {
+        Options { max_deletes: Some(max_deletes), ..self }
+    }
+
+    /// Removes the limit of [`with_max_deletes`](Self::with_max_deletes): a pass may delete any
+    /// number of objects.
+    #[must_use]
+    pub fn with_no_max_deletes(self) -> Options {
+        Options { max_deletes: None, ..self }
     }
 
     /// Sets the switch that releases held deletes in a running loop. If it is true, the next full

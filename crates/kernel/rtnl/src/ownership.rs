@@ -27,6 +27,11 @@ pub fn ledger_scope(namespace: &Namespace) -> Result<LedgerScope, Error> {
 }
 
 /// Like [`ledger_scope`], with the namespace's cookie and the boot's id as given.
+///
+/// ```
+/// let scope = trueup_rtnl::ledger_scope_of(7, "6d0f1f5c-5d1e-4c4b-8a53-6a1d2c7f9b10");
+/// assert_eq!(scope.namespace(), "7");
+/// ```
 pub fn ledger_scope_of(cookie: u64, boot_id: impl Into<String>) -> LedgerScope {
     LedgerScope::new(cookie.to_string(), boot_id)
 }

@@ -14,6 +14,21 @@ use crate::status::StatusChanges;
 
 /// The result of a pass. It has exactly one outcome for each op. An op that was refused or not sent
 /// is left out if its object is still as desired.
+///
+/// ```
+/// use trueup_net::Desired;
+/// use trueup_reconcile::{PassInput, Report as _, Source as _};
+/// use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
+///
+/// let (desired, options) = (Desired::default(), Options::default());
+/// let mut ledger = MemoryLedger::default();
+/// let here = Namespace::current();
+/// # let here = trueup_testkit::model::Kernel::new().namespace();
+/// let input = PassInput::new(&here, &desired, &mut ledger, &options);
+/// let report = Rtnl::new().reconcile(input)?;
+/// println!("{} applied, converged: {}", report.applied().count(), report.converged());
+/// # Ok::<(), trueup_rtnl::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     pub(crate) converged: bool,

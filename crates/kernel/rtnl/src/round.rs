@@ -18,7 +18,7 @@ pub(crate) struct Round {
     pub(crate) outcomes: Outcomes,
 }
 
-/// An op with its outcome.
+/// An op of a report: planned, and then carried out, refused or not tried.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct OpOutcome<'a> {

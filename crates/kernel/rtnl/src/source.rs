@@ -32,6 +32,23 @@ use crate::{Error, ErrorKind, Options, Report};
 /// A subscription keeps the sockets and binds the source to its namespace. If the namespace is gone
 /// or another has its name, a pass ends with [`ErrorKind::Ended`](crate::ErrorKind::Ended) and
 /// changes nothing.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use trueup_loop::{Config, Loop};
+/// use trueup_net::Desired;
+/// use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let desired = Desired::default().with_routes([]); // manages routes, and wants none
+/// let (here, ledger) = (Namespace::named("blue")?, MemoryLedger::default());
+/// let running =
+///     Loop::new(Rtnl::new(), here, desired, ledger, Options::default(), Config::default())
+///         .spawn("blue")?;
+/// running.handle().force(Duration::from_secs(10))?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Rtnl {
     clock: Box<dyn Fn() -> Instant + Send + Sync>,
     history: History,
@@ -66,6 +83,18 @@ impl Rtnl {
     /// Returns the plan that a pass would carry out now, and the observation. The latter has all
     /// managed objects, but only foreign routes that matter to the plan. Nothing is deleted of a
     /// kind that could not be read whole. Changes neither the kernel nor the ledger.
+    ///
+    /// ```
+    /// use trueup_net::Desired;
+    /// use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
+    ///
+    /// let (here, desired) = (Namespace::current(), Desired::default().with_routes([]));
+    /// # let here = trueup_testkit::model::Kernel::new().namespace();
+    /// let (ledger, options) = (MemoryLedger::default(), Options::default());
+    /// let (plan, _observed) = Rtnl::new().plan(&here, &desired, &ledger, &options)?;
+    /// print!("{}", plan.text()); // nothing is changed
+    /// # Ok::<(), trueup_rtnl::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

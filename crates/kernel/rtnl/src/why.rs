@@ -17,7 +17,7 @@ pub(crate) use explain::explain;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Query {
-    /// A link, by its name.
+    /// The link of one name, whether or not it exists.
     Link {
         /// The link's name; it need not exist.
         name: IfName,
@@ -59,7 +59,7 @@ pub enum Query {
     },
 }
 
-/// The answer to a [`Query`].
+/// The facts about each object that a [`Query`] matches.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Explanation {
@@ -133,7 +133,7 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// trueup created it.
+    /// A pass created it.
     Made,
     /// It existed as desired, and was adopted.
     Adopted,
@@ -177,7 +177,7 @@ pub enum Step {
 }
 
 impl Whose {
-    /// Returns true if it is ours to change.
+    /// Returns true if the marker or the ledger proves that a pass may change and delete it.
     pub fn is_ours(self) -> bool {
         matches!(self, Whose::Marked | Whose::Recorded)
     }

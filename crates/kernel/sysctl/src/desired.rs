@@ -76,6 +76,15 @@ impl Desired {
 
     /// Parses pairs of key and value.
     ///
+    /// ```
+    /// use trueup_sysctl::Desired;
+    ///
+    /// let desired = Desired::parse([("net/ipv4/ip_forward", "1")])?; // either separator
+    /// assert_eq!(desired.len(), 1);
+    /// assert!(Desired::parse([("kernel.panic", "1")]).is_err()); // not of a network namespace
+    /// # Ok::<(), trueup_sysctl::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The first error of [`Key`], [`Value`] or [`insert`](Self::insert). If a key is spelled in
@@ -96,7 +105,7 @@ impl Desired {
         Ok(desired)
     }
 
-    /// Declares a value.
+    /// Declares the value of a key, in addition to the keys declared before.
     ///
     /// # Errors
     ///
@@ -130,6 +139,15 @@ impl Desired {
     }
 
     /// Returns the desired value of a key, if it is declared.
+    ///
+    /// ```
+    /// use trueup_sysctl::Desired;
+    ///
+    /// let desired = Desired::parse([("net.ipv4.ip_forward", "1")])?;
+    /// assert_eq!(desired.get(&"net.ipv4.ip_forward".parse()?).map(|it| it.as_str()), Some("1"));
+    /// assert_eq!(desired.get(&"net.ipv4.tcp_syncookies".parse()?), None);
+    /// # Ok::<(), trueup_sysctl::Error>(())
+    /// ```
     pub fn get(&self, key: &Key) -> Option<&Value> {
         self.values.get(key)
     }
@@ -139,7 +157,7 @@ impl Desired {
         self.values.iter()
     }
 
-    /// Returns the keys, in order.
+    /// Returns the declared keys, in the order of their paths.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
         self.values.keys()
     }

@@ -9,10 +9,18 @@ use trueup_reconcile::{ErrorClass, LedgerError};
 use crate::Key;
 
 /// An error in a key, a value or a desired state, or of a pass that could not run.
+///
+/// ```
+/// use trueup_sysctl::{ErrorKind, Key};
+///
+/// let error = "kernel.panic".parse::<Key>().unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Key);
+/// assert_eq!(error.errno(), None);
+/// ```
 #[derive(Debug)]
 pub struct Error(Box<Repr>);
 
-/// The category of an [`Error`].
+/// The kinds of [`Error`], for callers that react to some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -39,7 +47,7 @@ enum Repr {
 }
 
 impl Error {
-    /// Returns the category of the error.
+    /// Returns the kind, for callers that react to some errors.
     pub fn kind(&self) -> ErrorKind {
         match &*self.0 {
             Repr::Text(kind, _) => *kind,
@@ -71,7 +79,8 @@ impl Error {
         }
     }
 
-    /// Returns the ledger's error, if this is one.
+    /// Returns the ledger's own error if the kind is [`Ledger`](ErrorKind::Ledger); `None`
+    /// otherwise.
     pub fn ledger(&self) -> Option<&LedgerError> {
         match &*self.0 {
             Repr::Ledger(error) => Some(error),

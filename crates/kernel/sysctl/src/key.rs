@@ -46,7 +46,7 @@ impl Key {
         ["/proc/sys", &self.0].iter().collect()
     }
 
-    /// Returns the key for a driver.
+    /// Returns the key by which a loop's handle knows the value. It is the same in each pass.
     pub fn op_key(&self) -> OpKey {
         // This hasher has no random seed: the key is the same in each pass.
         let mut hasher = DefaultHasher::new();

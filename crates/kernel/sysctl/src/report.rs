@@ -10,6 +10,16 @@ use trueup_reconcile::{
 use crate::Key;
 
 /// The result of a pass. It has exactly one outcome for each op.
+///
+/// ```no_run
+/// use trueup_sysctl::Report;
+///
+/// fn print(report: &Report) {
+///     for (op, failure) in report.failed() {
+///         eprintln!("{}: {failure}", op.key);
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     pub(crate) converged: bool,
@@ -20,7 +30,7 @@ pub struct Report {
     pub(crate) statuses: Vec<(OpKey, Option<Arc<Status>>)>,
 }
 
-/// An op with its outcome.
+/// A write of one value: the value before, the value to set, why, and the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SysctlOp {
@@ -31,13 +41,13 @@ pub struct SysctlOp {
     /// The value to set: the declared one, or for a key that is no longer declared, the one before
     /// trueup's first write.
     pub to: String,
-    /// The reason for the op.
+    /// Why the value is written: see the variants.
     pub reason: Reason,
     /// Applied, failed, or pending with the reason.
     pub outcome: Outcome,
 }
 
-/// The reason for an op.
+/// Why a pass writes a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -52,7 +62,7 @@ pub enum Reason {
     Released,
 }
 
-/// The outcome of an op.
+/// The result of an op: applied, failed with a reason, or not tried.
 pub type Outcome = reconcile::Outcome<Failure, Pending>;
 
 /// A finding about a key that has no op.
@@ -98,7 +108,8 @@ impl Report {
         self.ops.iter().filter_map(|done| Some((done, done.outcome.pending()?)))
     }
 
-    /// Returns the findings, by key.
+    /// Returns facts about keys without an op, such as a value that another writer changed, in the
+    /// order of keys.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }

@@ -18,6 +18,18 @@ use crate::{Desired, Error, Files, Key, Observed, ProcSys, Report};
 /// another has its name, a pass fails and [`Source::is_scope_gone`] is true.
 ///
 /// Correctness depends on nothing else that it keeps between passes. It keeps no thread.
+///
+/// ```no_run
+/// use trueup_reconcile::{PassInput, Report as _, Source as _};
+/// use trueup_sysctl::{Desired, MemoryLedger, Namespace, Options, Sysctl};
+///
+/// let desired = Desired::parse([("net.ipv4.ip_forward", "1")])?;
+/// let (here, options) = (Namespace::current(), Options::default());
+/// let mut ledger = MemoryLedger::default();
+/// let report = Sysctl::new().reconcile(PassInput::new(&here, &desired, &mut ledger, &options))?;
+/// println!("converged: {}", report.converged());
+/// # Ok::<(), trueup_sysctl::Error>(())
+/// ```
 pub struct Sysctl {
     files: Box<dyn Files>,
     /// The cookie of the namespace, set by the first pass.
@@ -52,6 +64,18 @@ impl Sysctl {
 
     /// Returns the report of a pass now, with each op pending. Changes neither the kernel nor the
     /// ledger.
+    ///
+    /// ```no_run
+    /// use trueup_sysctl::{Desired, MemoryLedger, Namespace, Options, Sysctl};
+    ///
+    /// let desired = Desired::parse([("net.ipv4.ip_forward", "1")])?;
+    /// let (ledger, options) = (MemoryLedger::default(), Options::default());
+    /// let plan = Sysctl::new().plan(&Namespace::current(), &desired, &ledger, &options)?;
+    /// for op in plan.ops() {
+    ///     println!("sysctl -w {}", op.command());
+    /// }
+    /// # Ok::<(), trueup_sysctl::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -212,6 +236,13 @@ impl Ledger for ReadOnlyLedger<'_> {
 }
 
 /// The options of a pass: reverting, and keys to observe.
+///
+/// ```
+/// use trueup_sysctl::Options;
+///
+/// let options = Options::default().with_revert(true);
+/// assert!(options.revert() && options.shown().is_empty());
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     revert: bool,

@@ -82,6 +82,13 @@ pub trait Fixture {
 }
 
 /// Returns the tests of the contract for everything built on [`Store`].
+///
+/// ```
+/// use trueup_contracts::world::{store_contract, world_contract};
+///
+/// let names = |tests: Vec<trueup_contracts::world::Test>| tests.len();
+/// assert!(names(world_contract()) > 10 && names(store_contract()) > 10);
+/// ```
 pub fn world_contract() -> Vec<Test> {
     let topics = [
         agents::tests(),

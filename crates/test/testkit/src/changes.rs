@@ -128,6 +128,13 @@ impl Changes {
 
 /// Runs `work` and fails if the kernel announced any change meanwhile.
 ///
+/// ```no_run
+/// use trueup_testkit::{assert_no_changes, ip};
+///
+/// let links = assert_no_changes(|| ip(&["link", "show"])); // reading changes nothing
+/// assert!(links.contains("lo"));
+/// ```
+///
 /// # Panics
 ///
 /// If there was a change: with the announcements, one a line.

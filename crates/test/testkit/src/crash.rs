@@ -37,6 +37,14 @@ use crate::runner::panic_text;
 
 /// The points at which this process may die, counted from 1 as the process passes them. Clones
 /// share the count.
+///
+/// ```
+/// use trueup_testkit::crash::Points;
+///
+/// let points = Points::counted();
+/// points.around("write", || ());
+/// assert_eq!(points.passed().len(), 2); // one before and one after
+/// ```
 #[derive(Clone, Debug)]
 pub struct Points(Arc<Mutex<Passed>>);
 
@@ -108,6 +116,13 @@ impl Points {
 /// Returns how often the point at index `at` has been passed by then, from 1. This number finds the
 /// point again in the next run; its place does not, as a repeated dump (after an interruption)
 /// shifts all later points.
+///
+/// ```
+/// use trueup_testkit::crash::nth_of;
+///
+/// let points = ["write".to_owned(), "sync".to_owned(), "write".to_owned()];
+/// assert_eq!(nth_of(&points, 2), 2); // the second `write`
+/// ```
 pub fn nth_of(points: &[String], at: usize) -> usize {
     let same = points[..=at].iter().filter(|point| **point == points[at]);
     same.count()

@@ -20,6 +20,17 @@ pub fn empty_directory(path: &Path) -> io::Result<()> {
 }
 
 /// A directory in the system's temporary directory, deleted on drop.
+///
+/// ```
+/// use trueup_testkit::Scratch;
+///
+/// let scratch = Scratch::make("doc-scratch")?;
+/// let path = scratch.join("file");
+/// std::fs::write(&path, "content")?;
+/// drop(scratch);
+/// assert!(!path.exists());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 

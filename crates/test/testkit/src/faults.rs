@@ -45,7 +45,7 @@ pub enum At {
     EveryChange,
     /// At the n-th dump of a kind.
     Dump(Kind, u32),
-    /// At every dump of a kind.
+    /// At every dump of a kind, repeated attempts included.
     EveryDump(Kind),
     /// Each time a listening socket reads announcements; it reads all waiting ones at once.
     Announcements,
@@ -120,6 +120,24 @@ impl fmt::Debug for Fault {
 }
 
 /// A list of faults between sockets and a namespace. Clones share it.
+///
+/// ```
+/// use trueup_netlink::codec::link;
+/// use trueup_netlink::Socket;
+/// use trueup_testkit::faults::{At, Fault, Faults};
+/// use trueup_testkit::model::Kernel;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let faults = Faults::over(Kernel::new().namespace());
+/// faults.add(At::Change(1), Fault::Refuse(16)); // EBUSY
+/// let mut message = Vec::new();
+/// link::delete(&mut message, 7)?;
+/// let refused = Socket::open(&faults.namespace())?.request(&message).unwrap_err();
+/// assert_eq!(refused.errno(), Some(16));
+/// assert_eq!(faults.changes(), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Faults {
     inner: Namespace,

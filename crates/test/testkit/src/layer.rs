@@ -9,14 +9,14 @@ use trueup_netlink::{Group, Namespace, Transport};
 
 /// A layer's handling of the messages that pass through it. By default it passes them on.
 pub trait Layer: Send {
-    /// Sends a datagram on.
+    /// Passes a datagram of the caller to `inner`, unchanged by default.
     ///
     /// # Errors
     ///
     /// Like [`Transport::send`].
     fn send(&mut self, inner: &mut dyn Transport, datagram: &[u8]) -> io::Result<()>;
 
-    /// Receives a datagram.
+    /// Receives a datagram from `inner` for the caller, unchanged by default.
     ///
     /// # Errors
     ///
@@ -25,7 +25,7 @@ pub trait Layer: Send {
         inner.receive(buffer)
     }
 
-    /// Returns the cookie of the namespace.
+    /// Returns the namespace's cookie; by default the one below the layer.
     ///
     /// # Errors
     ///

@@ -9,6 +9,17 @@ pub type Claims = BTreeMap<Vec<u8>, Claim>;
 
 /// A ledger that passes each write of outcomes to a function, together with the ledger below, and
 /// forwards all other calls.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use trueup_reconcile::{Claim, Ledger as _, LedgerError, MemoryLedger};
+/// use trueup_testkit::{Claims, InterceptedLedger};
+///
+/// let refuse = |_: &mut MemoryLedger, _: Claims| Err(LedgerError::new("disk full"));
+/// let mut ledger = InterceptedLedger::new(MemoryLedger::default(), refuse);
+/// let outcome = BTreeMap::from([(b"a".to_vec(), Claim::NotOurs)]);
+/// assert!(ledger.commit_outcomes(outcome).is_err());
+/// ```
 #[derive(Debug)]
 pub struct InterceptedLedger<L, F> {
     ledger: L,

@@ -5,6 +5,13 @@ use std::collections::BTreeMap;
 
 /// The kind of object in a message. It has the same name as trueup's own kind, but shares no code
 /// with it, as tests compare the two.
+///
+/// ```
+/// use trueup_testkit::{Action, Kind};
+///
+/// assert_eq!(Kind::of(24), Some((Kind::Route, Action::New))); // RTM_NEWROUTE
+/// assert_eq!(Kind::Route.word(), "route");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// `RTM_*LINK`, header `ifinfomsg`.
@@ -92,6 +99,15 @@ impl Kind {
 }
 
 /// One rtnetlink message: a row of a dump or an announcement.
+///
+/// ```
+/// use trueup_testkit::{Kind, model::Kernel};
+///
+/// let rows = Kernel::new().rows();
+/// let lo = rows.iter().find(|row| row.kind == Kind::Link).expect("a loopback device");
+/// assert_eq!(lo.ifname().as_deref(), Some("lo"));
+/// assert_eq!(lo.device(), 1);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RawMessage {
     /// The kind of the object concerned.

@@ -75,6 +75,16 @@ use socket::Access;
 pub const VERSION: (u32, u32) = (6, 18);
 
 /// A model of one network namespace. Clones share it; [`copy`](Self::copy) makes another.
+///
+/// ```
+/// use trueup_testkit::model::Kernel;
+///
+/// let kernel = Kernel::new();
+/// let before = kernel.revision();
+/// let copy = kernel.copy(); // another namespace with the same objects
+/// assert_eq!(copy.rows(), kernel.rows());
+/// assert_eq!(kernel.revision(), before); // reading changes nothing
+/// ```
 #[derive(Clone)]
 pub struct Kernel {
     state: Arc<Mutex<State>>,

@@ -107,6 +107,10 @@ pub fn tests_at_once() -> usize {
 }
 
 /// Returns the running kernel's version, such as (6, 18).
+///
+/// ```
+/// assert!(trueup_testkit::running_version() >= (5, 3)); // nexthop objects
+/// ```
 pub fn running_version() -> (u32, u32) {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
@@ -151,7 +155,7 @@ fn run(name: &str, test: fn()) -> Result<(), Failed> {
         .map_err(|panic| Failed::from(panic_text(&*panic)))
 }
 
-/// Returns the message of a panic.
+/// Returns the text that a panic was given, for a payload of `catch_unwind`.
 pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<String>()

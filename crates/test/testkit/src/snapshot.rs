@@ -15,6 +15,15 @@ use crate::wire::{raw_dump, raw_dump_proxies};
 /// thread's namespace, both families, reduced to configuration by [`stable`](crate::stable()) and
 /// sorted. Rows are a multiset: the order of a dump has no meaning. It shares no code with the
 /// snapshot of `trueup-observe`, which it judges.
+///
+/// ```no_run
+/// use trueup_testkit::{Snapshot, ip};
+///
+/// let before = Snapshot::settled();
+/// ip(&["route", "add", "blackhole", "10.2.0.0/16"]);
+/// let diff = before.diff(&Snapshot::settled());
+/// assert!(diff.lines().any(|line| line.starts_with('+')));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     rows: Vec<RawMessage>,

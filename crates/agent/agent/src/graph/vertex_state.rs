@@ -42,7 +42,7 @@ impl VertexState {
     }
 }
 
-/// Returns a vertex as JSON.
+/// Returns a vertex as the element of `vertices` in the JSON of plans and reports.
 pub fn vertex_record(vertex: &Explanation) -> impl Serialize + use<> {
     #[derive(Serialize)]
     struct Record {

@@ -98,7 +98,9 @@ impl Authorable for Link {
         link.master = link.master.filter(Option::is_some);
         link.alias = link.alias.filter(|alias| !alias.is_empty());
         link.group = link.group.filter(|group| *group != 0);
-        Some(link.try_map_dev(|dev| names.name(dev)).ok()?.with_kind(kind))
+        let mut link = link.try_map_dev(|dev| names.name(dev)).ok()?;
+        link.kind = kind;
+        Some(link)
     }
 
     fn declare(desired: Desired, all: Vec<Link<IfName>>) -> Desired {
@@ -118,9 +120,10 @@ impl Authorable for Link {
 fn authored_kind(kind: LinkKind, names: &Names<'_>) -> Option<LinkKind<IfName>> {
     match kind.try_map_dev(|dev| names.name(dev)).ok()? {
         // A kernel without VLAN filtering reports it as off, and refuses the attribute.
-        LinkKind::Bridge(bridge) => Some(LinkKind::Bridge(
-            bridge.with_vlan_filtering(bridge.vlan_filtering.filter(|on| *on)),
-        )),
+        LinkKind::Bridge(mut bridge) => {
+            bridge.vlan_filtering = bridge.vlan_filtering.filter(|on| *on);
+            Some(LinkKind::Bridge(bridge))
+        }
         LinkKind::Tun | LinkKind::Tap | LinkKind::Other(_) => None,
         kind => Some(kind),
     }

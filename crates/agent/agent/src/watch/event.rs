@@ -140,7 +140,7 @@ impl Event<'_> {
         })
     }
 
-    /// Returns the event as a line of JSON.
+    /// Returns the event as `trueup watch --format json` prints it, without a line feed.
     pub fn json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }

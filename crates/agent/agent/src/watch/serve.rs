@@ -31,6 +31,14 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 const MAX_RETRY: Duration = Duration::from_secs(30);
 
 /// The address of the metrics server.
+///
+/// ```
+/// use trueup_agent::Address;
+///
+/// assert!(matches!("127.0.0.1:9100".parse(), Ok(Address::Tcp(_))));
+/// assert!(matches!("unix:/run/trueup/metrics".parse(), Ok(Address::Unix(_))));
+/// assert!("localhost".parse::<Address>().is_err()); // it has no port
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A TCP address, `IP:PORT`.

@@ -146,7 +146,7 @@ impl WorldStatus {
         Some(format!("cut off from the store since {since}: what was collected {then}{why}"))
     }
 
-    /// Returns the line of the view.
+    /// Returns the line about other hosts in the view of `trueup watch`.
     pub fn line(&self) -> String {
         let Collection { revision, collected, refused, overlaps, .. } = self.collection;
         let Exports { declared, is_in_place, losses, error, .. } = &self.exports;

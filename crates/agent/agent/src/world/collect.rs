@@ -62,7 +62,7 @@ impl Retained {
         Retained(all)
     }
 
-    /// Returns the routes' keys.
+    /// Returns the keys of the routes that stay.
     pub fn keys(&self) -> impl Iterator<Item = &RouteKey> {
         self.0.keys()
     }

@@ -25,7 +25,7 @@ pub(crate) fn apply(
     let network = &mut declared.options.network;
     *network = network.clone().with_strict(strict);
     if allow_deletes {
-        *network = network.clone().with_max_deletes(None);
+        *network = network.clone().with_no_max_deletes();
     }
     note_cautions(&declared);
     let mut applied = agent.apply(&declared)?;

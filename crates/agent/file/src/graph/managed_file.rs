@@ -39,10 +39,10 @@ pub struct ManagedFile {
     pub on: Vec<NodeRef>,
 }
 
-/// The content of a file, or its source.
+/// Where the content of a managed file comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileContent {
-    /// This text, as UTF-8.
+    /// The value of `content`, as UTF-8 without a change.
     Text(String),
     /// The content of the file at this absolute path.
     Source(PathBuf),

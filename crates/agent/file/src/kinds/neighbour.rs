@@ -16,11 +16,11 @@ impl Element for Neighbour<IfName> {
     fn read(fields: &Fields<'_>) -> Result<Self> {
         let dev = fields.required("dev", "dev = \"eth0\"", parse::name)?;
         let dst = fields.required("dst", "dst = \"10.0.0.9\"", parse::address)?;
-        let neighbour = Neighbour::proxy(dev, dst)
-            .with_lladdr(fields.read("lladdr", parse::lladdr)?)
+        let mut neighbour = Neighbour::proxy(dev, dst)
             .with_router(fields.flag("router")?)
             .with_ext_learn(fields.flag("ext_learn")?)
             .with_proxy(fields.flag("proxy")?);
+        neighbour.lladdr = fields.read("lladdr", parse::lladdr)?;
         if !neighbour.proxy {
             return match neighbour.lladdr {
                 Some(_) => Ok(neighbour),

@@ -76,15 +76,14 @@ impl Element for Route<IfName> {
         let from = fields.read("from", parse::prefix)?;
         let nexthops = nexthops::read(fields, kind)?;
         let dst = destination(fields, nexthops.as_slice(), src, from)?;
-        let route = Route::new(dst, nexthops)
+        let mut route = Route::new(dst, nexthops)
             .with_table(fields.read("table", parse::table(fields.tables))?.unwrap_or(table::MAIN))
             .with_metric(fields.read("metric", parse::number(0..=u32::MAX))?.unwrap_or(0))
             .with_tos(fields.read("tos", parse::bits(0..=255))?.unwrap_or(0))
-            .with_from(from)
             .with_kind(kind)
-            .with_src(src)
-            .with_scope(fields.read("scope", parse::scope)?)
             .with_metrics(metrics::read(fields)?);
+        (route.from, route.src) = (from, src);
+        route.scope = fields.read("scope", parse::scope)?;
         check_families(fields, &route)?;
         Ok(route)
     }

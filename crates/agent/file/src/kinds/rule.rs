@@ -56,25 +56,23 @@ impl Element for Rule {
         let family = family(fields, from, to)?;
         let l3mdev = fields.flag("l3mdev")?;
         let action = action(fields, priority, l3mdev)?;
-        Ok(Rule::new(family, priority, action)
+        let mut rule = Rule::new(family, priority, action)
             .with_not(fields.flag("not")?)
-            .with_from(from.map(IpNetwork::from))
-            .with_to(to.map(IpNetwork::from))
-            .with_iif(fields.read("iif", parse::name)?)
-            .with_oif(fields.read("oif", parse::name)?)
-            .with_fwmark(fwmark(fields)?)
             .with_tos(fields.read("tos", parse::bits(0..=255))?.unwrap_or(0))
-            .with_ipproto(fields.read("ipproto", parse::ip_protocol)?)
-            .with_sport(fields.read("sport", parse::span(PORTS))?.map(Into::into))
-            .with_dport(fields.read("dport", parse::span(PORTS))?.map(Into::into))
-            .with_uidrange(fields.read("uidrange", parse::span(0..=u32::MAX - 1))?.map(Into::into))
-            .with_l3mdev(l3mdev)
-            .with_suppress_prefixlength(
-                fields.read("suppress_prefixlength", parse::number(0..=128))?,
-            )
-            .with_suppress_ifgroup(
-                fields.read("suppress_ifgroup", parse::number(0..=u32::MAX - 1))?,
-            ))
+            .with_l3mdev(l3mdev);
+        rule.from = from.map(IpNetwork::from);
+        rule.to = to.map(IpNetwork::from);
+        rule.iif = fields.read("iif", parse::name)?;
+        rule.oif = fields.read("oif", parse::name)?;
+        rule.fwmark = fwmark(fields)?;
+        rule.ipproto = fields.read("ipproto", parse::ip_protocol)?;
+        rule.sport = fields.read("sport", parse::span(PORTS))?.map(Into::into);
+        rule.dport = fields.read("dport", parse::span(PORTS))?.map(Into::into);
+        rule.uidrange = fields.read("uidrange", parse::span(0..=u32::MAX - 1))?.map(Into::into);
+        rule.suppress_prefixlength =
+            fields.read("suppress_prefixlength", parse::number(0..=128))?;
+        rule.suppress_ifgroup = fields.read("suppress_ifgroup", parse::number(0..=u32::MAX - 1))?;
+        Ok(rule)
     }
 
     fn key(&self) -> Rule {

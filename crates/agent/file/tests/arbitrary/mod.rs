@@ -76,11 +76,9 @@ fn hop(family: Family) -> impl Strategy<Value = NextHop<IfName>> {
         "next hop",
         |(via, dev, weight, onlink)| {
             let onlink = onlink && via.is_some() && dev.is_some();
-            let hop = NextHop::default()
-                .with_via(via)
-                .with_dev(dev)
-                .with_weight(weight)
-                .with_onlink(onlink);
+            let mut hop = NextHop::default().with_weight(weight).with_onlink(onlink);
+            hop.via = via;
+            hop.dev = dev;
             (via.is_some() || dev.is_some()).then_some(hop)
         },
     )
@@ -132,18 +130,19 @@ pub(crate) fn route() -> BoxedStrategy<Route<IfName>> {
             parts.prop_map(
                 move |(dst, (kind, hops), table, metric, tos, from, src, scope, metrics)| {
                     let v4 = family == Family::Inet;
-                    let route = Route::new(dst, hops)
+                    let mut route = Route::new(dst, hops)
                         .with_kind(kind)
                         .with_table(table)
                         .with_metric(metric)
                         .with_tos(if v4 { tos } else { 0 })
-                        .with_from(from.filter(|_| !v4))
-                        .with_src(src)
                         .with_metrics(metrics);
+                    route.from = from.filter(|_| !v4);
+                    route.src = src;
                     // A scope that follows from the rest is not written.
                     let follows = route.clone().canonical().scope;
                     let scope = scope.filter(|scope| v4 && Some(*scope) != follows);
-                    route.with_scope(scope)
+                    route.scope = scope;
+                    route
                 },
             )
         })
@@ -241,21 +240,22 @@ pub(crate) fn rule() -> BoxedStrategy<Rule> {
             move |(priority, action, matched, rest)| {
                 let (from, to, iif, oif, fwmark, ipproto, sport, dport, uids) = matched;
                 let (not, tos, suppress_prefixlength, suppress_ifgroup) = rest;
-                Rule::new(family, priority, action)
+                let mut rule = Rule::new(family, priority, action)
                     .with_not(not)
-                    .with_from(from)
-                    .with_to(to)
-                    .with_iif(iif)
-                    .with_oif(oif)
-                    .with_fwmark(fwmark.map(|(mark, mask)| FwMark { mark, mask }))
                     .with_tos(tos)
-                    .with_ipproto(ipproto)
-                    .with_sport(sport)
-                    .with_dport(dport)
-                    .with_uidrange(uids)
-                    .with_l3mdev(action == RuleAction::Lookup(0))
-                    .with_suppress_prefixlength(suppress_prefixlength)
-                    .with_suppress_ifgroup(suppress_ifgroup)
+                    .with_l3mdev(action == RuleAction::Lookup(0));
+                rule.from = from;
+                rule.to = to;
+                rule.iif = iif;
+                rule.oif = oif;
+                rule.fwmark = fwmark.map(|(mark, mask)| FwMark { mark, mask });
+                rule.ipproto = ipproto;
+                rule.sport = sport;
+                rule.dport = dport;
+                rule.uidrange = uids;
+                rule.suppress_prefixlength = suppress_prefixlength;
+                rule.suppress_ifgroup = suppress_ifgroup;
+                rule
             },
         )
     }).boxed()
@@ -275,13 +275,13 @@ fn vxlan() -> BoxedStrategy<LinkKind<IfName>> {
             );
             parts.prop_filter_map("vxlan", |(id, local, remote, port, link, learning, ttl)| {
                 let group = remote.is_some_and(|remote| remote.is_multicast());
-                let vxlan = VxlanAttrs::new(id)
-                    .with_local(local)
-                    .with_remote(remote)
-                    .with_port(port)
-                    .with_link(link)
-                    .with_learning(learning)
-                    .with_ttl(ttl);
+                let mut vxlan = VxlanAttrs::new(id);
+                vxlan.local = local;
+                vxlan.remote = remote;
+                vxlan.port = port;
+                vxlan.learning = learning;
+                vxlan.ttl = ttl;
+                vxlan.link = link;
                 (!group || link.is_some()).then_some(LinkKind::Vxlan(vxlan))
             })
         })
@@ -293,23 +293,26 @@ fn link_kind() -> BoxedStrategy<LinkKind<IfName>> {
     let vlan = (name(), 0..=4094u16, select(VlanProtocol::ALL.to_vec()));
     prop_oneof![
         flags.prop_map(|(stp, vlan_filtering, forward_delay, ageing_time)| {
-            LinkKind::Bridge(
-                BridgeAttrs::default()
-                    .with_stp(stp)
-                    .with_vlan_filtering(vlan_filtering)
-                    .with_forward_delay(forward_delay)
-                    .with_ageing_time(ageing_time),
-            )
+            let mut bridge = BridgeAttrs::default();
+            (bridge.stp, bridge.vlan_filtering) = (stp, vlan_filtering);
+            (bridge.forward_delay, bridge.ageing_time) = (forward_delay, ageing_time);
+            LinkKind::Bridge(bridge)
         }),
-        of(name()).prop_map(LinkKind::veth),
+        of(name()).prop_map(|peer| peer.map_or_else(LinkKind::veth_without_peer, LinkKind::veth)),
         vxlan(),
         vlan.prop_map(|(link, id, protocol)| LinkKind::Vlan(
             VlanAttrs::new(link, id).with_protocol(protocol)
         )),
-        (name(), of(select(MacvlanMode::ALL.to_vec())))
-            .prop_map(|(link, mode)| LinkKind::Macvlan(MacvlanAttrs::new(link).with_mode(mode))),
+        (name(), of(select(MacvlanMode::ALL.to_vec()))).prop_map(|(link, mode)| {
+            let mut it = MacvlanAttrs::new(link);
+            it.mode = mode;
+            LinkKind::Macvlan(it)
+        }),
         (of(select(BondMode::ALL.to_vec())), of(0..1u32 << 31)).prop_map(|(mode, miimon)| {
-            LinkKind::Bond(BondAttrs::default().with_mode(mode).with_miimon(miimon))
+            let mut it = BondAttrs::default();
+            it.mode = mode;
+            it.miimon = miimon;
+            LinkKind::Bond(it)
         }),
         (1..=u32::MAX).prop_map(|table| LinkKind::Vrf { table }),
         select(vec![LinkKind::Ifb, LinkKind::Dummy, LinkKind::Tun, LinkKind::Tap]),
@@ -329,12 +332,12 @@ pub(crate) fn link() -> BoxedStrategy<Link<IfName>> {
     );
     parts
         .prop_map(|(kind, up, mtu, address, master, alias, group)| {
-            let mut link = Link::must_exist("x".parse().unwrap())
-                .with_kind(kind)
-                .with_up(up)
-                .with_mtu(mtu)
-                .with_address(address)
-                .with_group(group);
+            let mut link = Link::must_exist("x".parse().unwrap());
+            link.kind = kind;
+            link.up = up;
+            link.mtu = mtu;
+            link.address = address;
+            link.group = group;
             (link.master, link.alias) = (master, alias.map(Into::into));
             link
         })
@@ -443,18 +446,17 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
             if let Some(proof) = ownership.get_mut(&Kind::Link) {
                 *proof = Ownership::Ledger;
             }
-            Settings::default()
+            let mut settings = Settings::default()
                 .with_protocol(protocol)
                 .with_protocol_is_mine(Protocols::registered_name(protocol).is_some())
                 .with_adopt(adopt)
                 .with_adopt_protocols(protocols.into_iter().collect())
                 .with_take(take)
-                .with_grace(grace)
-                .with_max_deletes(max_deletes)
                 .with_ownership(ownership)
                 .with_domain(domain)
-                .with_sysctl_revert(sysctl_revert)
-                .with_world(world)
+                .with_sysctl_revert(sysctl_revert);
+            (settings.grace, settings.max_deletes, settings.world) = (grace, max_deletes, world);
+            settings
         },
     )
 }
@@ -508,8 +510,7 @@ fn domain() -> impl Strategy<Value = Domain> {
     (parts, flags, name).prop_map(|((interfaces, tables, prefixes, priorities), flags, name)| {
         // A file needs a name with `ledger_only`.
         let has_name = name.is_some();
-        let domain = Domain::default()
-            .with_name(name)
+        let mut domain = Domain::default()
             .with_interfaces(interfaces)
             .with_created_interfaces(flags.0)
             .with_tables(tables)
@@ -517,6 +518,7 @@ fn domain() -> impl Strategy<Value = Domain> {
             .with_rule_priorities(priorities)
             .with_nexthop_objects(flags.1)
             .with_ledger_only(flags.2 && has_name);
+        domain.name = name;
         // A name alone is not a domain.
         match domain.is_limited() {
             true => domain,

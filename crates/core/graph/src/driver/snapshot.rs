@@ -9,6 +9,22 @@ use crate::sync::now;
 use crate::{EdgeKind, Explanation, Graph, Verdict, VertexId};
 
 /// A graph at one moment. Its text has one line for each vertex, parents before children.
+///
+/// ```
+/// use trueup_graph::{RunContext, Verdict, Vertex, VertexSpec, check};
+/// use trueup_reconcile::MemoryLedger;
+///
+/// let vertex = |_: &RunContext, _: bool| Ok(Verdict::InPlace);
+/// let vertices = [("b", Some("a")), ("a", None)].map(|(name, parent)| {
+///     let spec = VertexSpec::new(name);
+///     let spec = parent.into_iter().fold(spec, VertexSpec::after);
+///     (spec, Box::new(vertex) as Box<dyn Vertex>)
+/// });
+/// let snapshot = check(vertices, &MemoryLedger::default())?;
+/// assert_eq!(snapshot.vertices[0].name, "a"); // parents first
+/// assert!(snapshot.to_dot().starts_with("digraph"));
+/// # Ok::<(), trueup_graph::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {

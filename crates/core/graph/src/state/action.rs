@@ -10,7 +10,7 @@ use crate::VertexId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RunId(pub(crate) u64);
 
-/// A successful run's result.
+/// The result of a run that did not fail: what it changed, or would change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// Nothing differs from the declared state, and nothing was changed.

@@ -59,7 +59,7 @@ impl Cause {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
-    /// Its watch is not ready.
+    /// It waits until its watch is ready, so that no change is missed.
     Watch,
     /// These parents run first, or are tried first.
     Parents(Vec<String>),

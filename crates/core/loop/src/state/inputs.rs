@@ -109,7 +109,7 @@ impl State {
         self.stopping.is_some() || self.is_ended()
     }
 
-    /// True if the loop has ended.
+    /// True once no action follows: after [`Action::End`], or without a driver.
     pub fn is_ended(&self) -> bool {
         self.phase == Phase::Ended
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use shuttle::future::block_on;
 use shuttle::rand::{Rng as _, thread_rng};
 use shuttle::thread;
 
@@ -228,6 +229,70 @@ fn whoever_waited_for_a_report_that_converged_is_given_it_though_the_next_pass_d
         let report = model.handle.wait_converged(wrong, LONG).unwrap();
         assert_eq!(report.desired, 0);
         waiting.join().unwrap();
+        model.end();
+    });
+}
+
+/// As with threads: no wake-up of a task is lost, and the loop's end ends each wait.
+#[test]
+fn tasks_are_answered_by_passes_after_their_requests_or_the_loop_ends() {
+    check(ORDERS, || {
+        let model = start(false);
+        let asking: Vec<_> = (0..2)
+            .map(|number| {
+                let (handle, seen) = (model.handle.clone(), Arc::clone(&model.seen));
+                thread::spawn(move || {
+                    let before = seen.lock().unwrap().begun;
+                    let (forced, asked) = (handle.forced(), handle.asked(|view| *view.desired));
+                    if number == 0 {
+                        drop(handle.asked(|_| ()));
+                    }
+                    block_on(async {
+                        let report = forced.await.unwrap();
+                        assert!(report.number > before, "{report:?} after {before}");
+                        assert_eq!(asked.await.unwrap(), 0);
+                    });
+                })
+            })
+            .collect();
+        for asking in asking {
+            asking.join().unwrap();
+        }
+        let waiting = {
+            let handle = model.handle.clone();
+            thread::spawn(move || {
+                let (forced, asked) = (handle.forced(), handle.asked(|_| ()));
+                let (tried, ended) = (handle.tried(Revision::default()), handle.ended());
+                block_on(async {
+                    for answer in [forced.await.map(drop), asked.await, tried.await.map(drop)] {
+                        assert!(answer.map_or_else(|error| error.is_ended(), |()| true));
+                    }
+                    ended.await.unwrap();
+                });
+            })
+        };
+        model.handle.stop();
+        waiting.join().unwrap();
+        model.end();
+    });
+}
+
+#[test]
+fn nothing_is_written_once_a_task_has_paused() {
+    check(ORDERS, || {
+        let model = start(true);
+        block_on(model.handle.paused()).unwrap();
+        {
+            let mut seen = model.seen.lock().unwrap();
+            assert_eq!(seen.begun, seen.over, "the running pass is over");
+            seen.forbidden = true;
+        }
+        for _ in 0..4 {
+            thread::yield_now();
+        }
+        model.seen.lock().unwrap().forbidden = false;
+        model.handle.resume().unwrap();
+        block_on(model.handle.forced()).unwrap();
         model.end();
     });
 }

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use shuttle::future::block_on;
 use shuttle::rand::{Rng as _, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::Condvar;
@@ -167,6 +168,7 @@ impl Model {
         assert!(self.seen.lock().unwrap().dropped, "all is, by then");
         match self.runs {
             Runs::Alone(driver) => driver.join().unwrap(),
+            Runs::On(runner) if thread_rng().r#gen::<bool>() => block_on(runner.stopped()),
             Runs::On(runner) => runner.stop(LONG).unwrap(),
         }
         let seen = self.seen.lock().unwrap();

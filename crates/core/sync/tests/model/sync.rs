@@ -14,6 +14,13 @@ use shuttle::rand::{Rng as _, thread_rng};
 pub(crate) use shuttle::sync::{Condvar, Mutex, atomic};
 pub(crate) use shuttle::{thread, thread_local};
 
+#[allow(dead_code, reason = "a crate without tasks that wait has no wakers")]
+#[path = "../../src/wakers.rs"]
+mod wakers;
+
+#[allow(unused_imports, reason = "a crate without tasks that wait has no wakers")]
+pub(crate) use wakers::{WakerId, Wakers};
+
 /// Times further off than this never come, in milliseconds.
 pub(crate) const FAR: u64 = 3_600_000;
 

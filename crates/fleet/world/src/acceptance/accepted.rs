@@ -36,7 +36,7 @@ pub struct Origin {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refused {
-    /// The export that is refused.
+    /// The export, by the host that offers it and its name.
     pub origin: Origin,
     /// The destination. `None` if the export is not a route.
     pub dst: Option<Prefix>,

@@ -161,6 +161,16 @@ fn confined(exported: &Route<IfName>, collect: &Collect) -> Result<Route<IfName>
 }
 
 /// A collection: the exports that this host takes from others, and their limits.
+///
+/// ```
+/// use trueup_net::RouteKey;
+/// use trueup_world::Collect;
+///
+/// let pods = Collect::routes(vec!["10.20.0.0/16".parse()?]);
+/// assert!(pods.contains(&RouteKey::new(254, "10.20.1.0/24".parse()?)));
+/// assert!(!pods.contains(&RouteKey::new(254, "10.0.0.0/8".parse()?))); // wider than allowed
+/// # Ok::<(), trueup_net::ParseError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Collect {

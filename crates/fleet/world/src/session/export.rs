@@ -32,7 +32,7 @@ impl Exported {
         }
     }
 
-    /// Returns the number of failed exports.
+    /// Returns the number of exports that were not written because of an error.
     pub fn failed(&self) -> usize {
         self.outcomes.values().filter(|it| it.is_err()).count()
     }

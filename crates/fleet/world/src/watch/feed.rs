@@ -9,7 +9,7 @@ use crate::session::is_cut_off;
 use crate::threads::Stopped;
 use crate::{Entry, Error, ErrorKind, Limits, Revision, Store, StoreEvent, StoreWatch};
 
-/// The configuration of a watch.
+/// The settings of a watch: its comparisons, its retries, and its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WatchConfig {

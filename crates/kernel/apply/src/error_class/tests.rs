@@ -44,7 +44,7 @@ fn one_errno_means_different_things() {
 #[test]
 fn an_address_that_the_device_cannot_have_is_invalid() {
     let name = "eth0".parse().unwrap();
-    let link = Link::must_exist(name).with_address(Some("01:00:5e:00:00:01".parse().unwrap()));
+    let link = Link::must_exist(name).with_address("01:00:5e:00:00:01".parse().unwrap());
     let address = Address::new(Dev::index(2), "::1/128".parse().unwrap());
     for object in [Object::from(link), address.into()] {
         for action in [Action::Create, Action::Update] {

@@ -53,7 +53,7 @@ fn an_address_of_ours_that_follows_the_deleted_one_keeps_nothing() {
     assert_eq!(held(&observed, &[&first], &[&apart]), [0usize; 0]);
     // It is lost as a source in both cases, whether it is to stay or to go.
     let other = address("192.0.2.1/24", 0, false);
-    let src = Some("10.0.0.2".parse().unwrap());
+    let src = "10.0.0.2".parse().unwrap();
     let observed = Observed {
         routes: vec![route("10.9.0.0/16", "192.0.2.9", 4).with_src(src)],
         ..Observed::default()

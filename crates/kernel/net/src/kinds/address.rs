@@ -73,9 +73,9 @@ impl Lifetimes {
 pub struct AddressFlags(u32);
 
 impl AddressFlags {
-    /// `IFA_F_NODAD`: no duplicate address detection.
+    /// `IFA_F_NODAD`: an IPv6 address is used without duplicate address detection (RFC 4862).
     pub const NODAD: AddressFlags = AddressFlags(0x02);
-    /// `IFA_F_HOMEADDRESS`: Mobile IPv6.
+    /// `IFA_F_HOMEADDRESS`: a home address of Mobile IPv6 (RFC 6275).
     pub const HOMEADDRESS: AddressFlags = AddressFlags(0x10);
     /// `IFA_F_MANAGETEMPADDR`: the kernel makes temporary addresses beside it.
     pub const MNGTMPADDR: AddressFlags = AddressFlags(0x100);
@@ -99,7 +99,7 @@ impl AddressFlags {
         AddressFlags(bits & all)
     }
 
-    /// Returns the bits, as in `IFA_FLAGS`.
+    /// Returns the bits of `IFA_FLAGS` (linux/if_addr.h) that are configuration.
     pub fn bits(self) -> u32 {
         self.0
     }
@@ -163,11 +163,20 @@ pub enum DuplicateDetection {
 }
 
 /// An address on an interface.
+///
+/// ```
+/// use trueup_net::{Address, FOREVER, IfName};
+///
+/// let address: Address<IfName> = Address::new("eth0".parse()?, "10.1.0.1/24".parse()?)
+///     .with_label("eth0:a".parse()?);
+/// assert_eq!(address.lifetimes.valid, FOREVER);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Address<D = Dev> {
-    /// The device that it is on.
+    /// The device with the address: by index if observed, by name if desired.
     pub dev: D,
     /// The address with its prefix length (`IFA_LOCAL`).
     pub address: IpNetwork,
@@ -245,7 +254,7 @@ impl<D> Address<D> {
         })
     }
 
-    /// Returns the address family.
+    /// Returns the family of the address; the peer has the same one.
     pub fn family(&self) -> Family {
         Family::of(self.address.ip())
     }
@@ -299,10 +308,10 @@ impl<D> Address<D> {
 }
 
 setters! { impl Address<D> {
-    with_peer(peer: impl Into<Option<IpAddr>>);
+    with_peer(peer: IpAddr);
     with_scope(scope: Scope);
-    with_label(label: impl Into<Option<Label>>);
-    with_broadcast(broadcast: impl Into<Option<Ipv4Addr>>);
+    with_label(label: Label);
+    with_broadcast(broadcast: Ipv4Addr);
     with_lifetimes(lifetimes: Lifetimes);
     with_flags(flags: AddressFlags);
     with_metric(metric: u32);
@@ -327,7 +336,7 @@ impl<D: Copy> Address<D> {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct AddressKey<D = Dev> {
-    /// The device that it is on.
+    /// The device with the address: by index if observed, by name if desired.
     pub dev: D,
     /// The IP address, without its prefix length.
     pub address: IpAddr,
@@ -344,7 +353,7 @@ impl<D> AddressKey<D> {
 }
 
 setters! { impl AddressKey<D> {
-    with_subnet(subnet: impl Into<Option<Prefix>>);
+    with_subnet(subnet: Prefix);
 } }
 
 impl Located for Address {

@@ -10,9 +10,9 @@ use crate::values::{Dev, LinkAddr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ForwardingEntry {
-    /// The port, or the VXLAN.
+    /// The device with the entry: a port of a bridge, or a VXLAN device.
     pub dev: Dev,
-    /// The hardware address behind it.
+    /// The hardware address that is reached through the device (`NDA_LLADDR`).
     pub lladdr: LinkAddr,
     /// The bridge that has the entry. `None` if a device itself has it.
     pub master: Option<Dev>,
@@ -26,8 +26,8 @@ pub struct ForwardingEntry {
 }
 
 setters! { impl ForwardingEntry {
-    with_master(master: impl Into<Option<Dev>>);
-    with_dst(dst: impl Into<Option<IpAddr>>);
+    with_master(master: Dev);
+    with_dst(dst: IpAddr);
     with_ext_learn(ext_learn: bool);
 } }
 

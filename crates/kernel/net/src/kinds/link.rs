@@ -26,6 +26,17 @@ mod render;
 
 /// An interface. In a desired link, a field that is `None` is left as it is. An observed link has
 /// every field that this model holds.
+///
+/// ```
+/// use trueup_net::{BridgeAttrs, IfName, Link, LinkKind};
+///
+/// let bridge: Link<IfName> =
+///     Link::new("br0".parse()?, LinkKind::Bridge(BridgeAttrs::default().with_stp(true)));
+/// let port: Link<IfName> = Link::must_exist("eth0".parse()?).with_master("br0".parse()?);
+/// assert_eq!(port.master, Some(Some(bridge.name)));
+/// assert_eq!(port.mtu, None); // left as it is
+/// # Ok::<(), trueup_net::ParseError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -37,9 +48,10 @@ pub struct Link<D = Dev> {
     /// The kind. A desired link without one must exist: trueup changes its declared fields, but
     /// neither creates nor deletes it.
     pub kind: Option<LinkKind<D>>,
-    /// True if administratively up (`IFF_UP`).
+    /// True if administratively up (`IFF_UP`), whatever the carrier. In a desired link, `None`
+    /// leaves it as it is.
     pub up: Option<bool>,
-    /// MTU in bytes (`IFLA_MTU`).
+    /// The MTU in bytes (`IFLA_MTU`). In a desired link, `None` leaves it as it is.
     pub mtu: Option<u32>,
     /// The hardware address, 6 bytes on Ethernet (`IFLA_ADDRESS`).
     pub address: Option<LinkAddr>,
@@ -121,19 +133,26 @@ impl<D> Link<D> {
 
 setters! { impl Link<D> {
     with_index(index: u32);
-    with_kind(kind: impl Into<Option<LinkKind<D>>>);
-    with_up(up: impl Into<Option<bool>>);
-    with_mtu(mtu: impl Into<Option<u32>>);
-    with_address(address: impl Into<Option<LinkAddr>>);
-    with_group(group: impl Into<Option<u32>>);
+    with_kind(kind: LinkKind<D>);
+    with_up(up: bool);
+    with_mtu(mtu: u32);
+    with_address(address: LinkAddr);
+    with_group(group: u32);
     with_only_addresses(only_addresses: bool);
 } }
 
 impl<D> Link<D> {
-    /// Sets [`master`](#structfield.master) to a device, or to no master with `None`.
+    /// Sets [`master`](#structfield.master) to a bridge, bond or VRF.
     #[must_use]
-    pub fn with_master(mut self, master: impl Into<Option<D>>) -> Link<D> {
-        self.master = Some(master.into());
+    pub fn with_master(mut self, master: D) -> Link<D> {
+        self.master = Some(Some(master));
+        self
+    }
+
+    /// Sets [`master`](#structfield.master) to `Some(None)`: the link leaves the master it has.
+    #[must_use]
+    pub fn with_no_master(mut self) -> Link<D> {
+        self.master = Some(None);
         self
     }
 
@@ -211,9 +230,9 @@ pub struct LinkStatus {
 
 setters! { impl LinkStatus {
     with_running(running: bool);
-    with_carrier(carrier: impl Into<Option<bool>>);
-    with_lower(lower: impl Into<Option<u32>>);
-    with_peer(peer: impl Into<Option<u32>>);
+    with_carrier(carrier: bool);
+    with_lower(lower: u32);
+    with_peer(peer: u32);
 } }
 
 /// A link's identity: its name.

@@ -31,19 +31,28 @@ pub enum NeighbourState {
 }
 
 /// A neighbour entry: an IP address's link-layer address on a device.
+///
+/// ```
+/// use trueup_net::{IfName, Neighbour, NeighbourState};
+///
+/// let neighbour: Neighbour<IfName> =
+///     Neighbour::new("eth0".parse()?, "10.1.0.9".parse()?, "02:00:00:00:00:09".parse()?);
+/// assert_eq!(neighbour.state, NeighbourState::Permanent);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Neighbour<D = Dev> {
-    /// The device that it is on.
+    /// The device on whose link the neighbour is: by index if observed, by name if desired.
     pub dev: D,
-    /// The neighbour's IP address.
+    /// The IP address of the neighbour (`NDA_DST`).
     pub dst: IpAddr,
     /// The link-layer address. `None` for a proxy entry.
     pub lladdr: Option<LinkAddr>,
-    /// Declared, or the kernel's own.
+    /// How long the entry is valid: declared entries stay, and the kernel changes its own.
     pub state: NeighbourState,
-    /// True if the neighbour is a router (`NTF_ROUTER`).
+    /// True if an IPv6 neighbour announces itself as a router (`NTF_ROUTER`, RFC 4861).
     pub router: bool,
     /// True if another control plane learned it (`NTF_EXT_LEARNED`).
     pub ext_learn: bool,
@@ -54,7 +63,7 @@ pub struct Neighbour<D = Dev> {
 }
 
 impl<D> Neighbour<D> {
-    /// Makes a permanent neighbour.
+    /// Makes a neighbour that stays until it is deleted (`NUD_PERMANENT`).
     pub fn new(dev: D, dst: IpAddr, lladdr: LinkAddr) -> Neighbour<D> {
         Neighbour { proxy: false, ..Neighbour::proxy(dev, dst) }.with_lladdr(lladdr)
     }
@@ -120,7 +129,7 @@ impl<D> Neighbour<D> {
 }
 
 setters! { impl Neighbour<D> {
-    with_lladdr(lladdr: impl Into<Option<LinkAddr>>);
+    with_lladdr(lladdr: LinkAddr);
     with_state(state: NeighbourState);
     with_router(router: bool);
     with_ext_learn(ext_learn: bool);
@@ -140,11 +149,12 @@ impl<D: Copy> Neighbour<D> {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct NeighbourKey<D = Dev> {
-    /// The device that it is on.
+    /// The device on whose link the neighbour is: by index if observed, by name if desired.
     pub dev: D,
-    /// The neighbour's IP address.
+    /// The IP address of the neighbour (`NDA_DST`).
     pub dst: IpAddr,
-    /// True if it is a proxy entry.
+    /// True if this host answers for the address itself (`NTF_PROXY`), with no link-layer address
+    /// stored.
     pub proxy: bool,
 }
 

@@ -38,7 +38,7 @@ pub enum NexthopTarget {
     /// One next hop, whose weight is ignored. The family is the gateway's. Without a gateway it is
     /// the routes': an IPv6 route takes no IPv4 object.
     One(Family, NextHop),
-    /// Packets are dropped (`NHA_BLACKHOLE`).
+    /// Packets of this family are dropped without an answer (`NHA_BLACKHOLE`).
     Blackhole(Family),
     /// Several other objects, each by number with its weight, 1 to 256. The canonical order is by
     /// number, which makes no difference to the kernel's balancing.

@@ -14,7 +14,7 @@ macro_rules! enumerations {
             held: $held:ty, key: $key:ty, desired: $desired:ty, owned: $owned:ty,
         }
     })*) => {
-        /// The kind of an object.
+        /// The kind of an object: one message family of rtnetlink.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -49,7 +49,7 @@ macro_rules! enumerations {
             }
         }
 
-        /// An object of any kind.
+        /// An object of any kind, for ops and reports. A link is boxed, because it is large.
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -58,7 +58,7 @@ macro_rules! enumerations {
             $($(#[$doc])* $kind($held),)*
         }
 
-        /// The key of an object of any kind.
+        /// The identity of an object of any kind, without its other fields.
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -106,7 +106,7 @@ impl Object {
         with_object!(self, object => object.object_key())
     }
 
-    /// Returns the kind of the identified object.
+    /// Returns the kind, which is the name of the variant.
     pub fn kind(&self) -> Kind {
         with_object!(self, _object: K => K::KIND)
     }
@@ -195,7 +195,7 @@ impl fmt::Display for Kind {
 pub struct Kinds(u32);
 
 impl Kinds {
-    /// No kind.
+    /// The empty set.
     pub const NONE: Kinds = Kinds(0);
     /// Every kind.
     pub const ALL: Kinds = Kinds((1 << Kind::ALL.len()) - 1);
@@ -234,6 +234,6 @@ pub enum Action {
     /// Changes an object in place: one of ours, an overridden one, or a link of others that we set
     /// up.
     Update,
-    /// Removes an object of ours.
+    /// Deletes an object that the marker or the ledger proves ours.
     Delete,
 }

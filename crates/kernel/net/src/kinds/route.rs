@@ -47,7 +47,7 @@ pub enum RouteType {
     Broadcast,
     /// They are delivered to this host if the address is anycast.
     Anycast,
-    /// They are multicast.
+    /// They are copied to the group's receivers (`RTN_MULTICAST`).
     Multicast,
     /// They are silently dropped.
     Blackhole,
@@ -57,7 +57,7 @@ pub enum RouteType {
     Prohibit,
     /// The lookup continues with the next rule.
     Throw,
-    /// Any other `rtm_type`.
+    /// Any other `rtm_type` (linux/rtnetlink.h), as the kernel reported it.
     Other(u8),
 }
 
@@ -75,7 +75,7 @@ impl RouteType {
         (RouteType::Throw, "throw"),
     ];
 
-    /// Returns the type with the number (`RTN_*`).
+    /// Returns the type of an `rtm_type` (`RTN_*`); [`Other`](Self::Other) for 0 and from 10 on.
     #[inline]
     pub fn from_number(number: u8) -> RouteType {
         let known = usize::from(number).checked_sub(1).and_then(|at| RouteType::NUMBERED.get(at));
@@ -132,6 +132,14 @@ impl Scope {
 }
 
 /// One of a route's ways to its destination.
+///
+/// ```
+/// use trueup_net::{IfName, NextHop};
+///
+/// let hop: NextHop<IfName> = NextHop::via("10.1.0.9".parse()?).with_dev("eth0".parse()?);
+/// assert_eq!((hop.weight, hop.onlink), (1, false));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -175,15 +183,15 @@ impl<D> NextHop<D> {
 }
 
 setters! { impl NextHop<D> {
-    with_via(via: impl Into<Option<IpAddr>>);
-    with_dev(dev: impl Into<Option<D>>);
+    with_via(via: IpAddr);
+    with_dev(dev: D);
     /// 1 to 256.
     with_weight(weight: u16);
     with_onlink(onlink: bool);
     with_found(found: bool);
 } }
 
-/// The next hops of a route.
+/// The next hops of a route: written in the route, or in a nexthop object that it refers to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -321,6 +329,17 @@ impl NextHops {
 }
 
 /// A route. `D` names its devices: [`Dev`] if indexed, [`crate::IfName`] if authored.
+///
+/// ```
+/// use trueup_net::{IfName, NextHop, NextHops, Route};
+///
+/// let hop = NextHop::via("10.1.0.9".parse()?).with_dev("eth0".parse()?);
+/// let route: Route<IfName> = Route::new("10.2.0.0/16".parse()?, NextHops::One(hop))
+///     .with_table(100)
+///     .with_src("10.1.0.1".parse()?);
+/// assert_eq!((route.table, route.metric, route.scope), (100, 0, None));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -337,9 +356,9 @@ pub struct Route<D = Dev> {
     pub from: Option<Prefix>,
     /// How the route treats its packets.
     pub kind: RouteType,
-    /// The ways to the destination.
+    /// The ways to the destination; none for a blackhole and the like.
     pub nexthops: NextHops<D>,
-    /// The preferred source address (`RTA_PREFSRC`).
+    /// The preferred source address (`RTA_PREFSRC`). `None` leaves the choice to the kernel.
     pub src: Option<IpAddr>,
     /// The scope, for IPv4. If `None`, it follows from type and gateway.
     pub scope: Option<Scope>,
@@ -468,11 +487,11 @@ setters! { impl Route<D> {
     with_table(table: u32);
     with_metric(metric: u32);
     with_tos(tos: u8);
-    with_from(from: impl Into<Option<Prefix>>);
+    with_from(from: Prefix);
     with_kind(kind: RouteType);
     with_nexthops(nexthops: NextHops<D>);
-    with_src(src: impl Into<Option<IpAddr>>);
-    with_scope(scope: impl Into<Option<Scope>>);
+    with_src(src: IpAddr);
+    with_scope(scope: Scope);
     with_metrics(metrics: Metrics);
     with_protocol(protocol: u8);
     with_unmodelled(unmodelled: bool);
@@ -480,6 +499,16 @@ setters! { impl Route<D> {
 
 /// A route's identity. IPv4 and IPv6 never share a key, since their destinations differ. The order
 /// is that of the kernel's dump of a table.
+///
+/// ```
+/// use trueup_net::{NextHops, ObjectKind as _, Route, RouteKey, RouteType};
+///
+/// let dst = "10.2.0.0/16".parse()?;
+/// let route: Route = Route::new(dst, NextHops::None).with_kind(RouteType::Blackhole);
+/// assert_eq!(route.key(), RouteKey::new(254, dst)); // table main
+/// assert_ne!(route.with_metric(7).key(), RouteKey::new(254, dst)); // another route
+/// # Ok::<(), trueup_net::ParseError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -488,11 +517,11 @@ pub struct RouteKey {
     pub table: u32,
     /// The destination, which also gives the family.
     pub dst: Prefix,
-    /// The metric; the lowest wins.
+    /// The metric (`RTA_PRIORITY`), 0 to 4294967295. Of routes to one destination, the lowest wins.
     pub metric: u32,
     /// The type of service, for IPv4.
     pub tos: u8,
-    /// The source prefix, for IPv6.
+    /// The source prefix of an IPv6 route (`RTA_SRC`). `None` is any source.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub from: Option<Prefix>,
 }
@@ -508,7 +537,7 @@ impl RouteKey {
 setters! { impl RouteKey {
     with_metric(metric: u32);
     with_tos(tos: u8);
-    with_from(from: impl Into<Option<Prefix>>);
+    with_from(from: Prefix);
 } }
 
 impl Route {
@@ -599,7 +628,8 @@ impl ObjectKind for Route {
     /// A scope that follows from type and gateway is open. So are `onlink`, and an undeclared
     /// preferred source or metric.
     fn with_open_of(&self, other: &Route) -> Cow<'_, Route> {
-        let follows = self.scope == self.clone().with_scope(None).canonical().scope;
+        let unscoped = Route { scope: None, ..self.clone() };
+        let follows = self.scope == unscoped.canonical().scope;
         Cow::Owned(Route {
             src: self.src.or(other.src),
             scope: if follows { other.scope } else { self.scope },

@@ -32,11 +32,21 @@ pub enum RuleAction {
     Unreachable,
     /// Drop the packet; the sender receives "prohibited".
     Prohibit,
-    /// Do nothing.
+    /// Continue with the next rule.
     Nop,
 }
 
 /// A policy routing rule: selectors, and an action for matching packets.
+///
+/// ```
+/// use trueup_net::{Family, Rule, RuleAction};
+///
+/// let rule = Rule::new(Family::Inet, 1000, RuleAction::Lookup(100))
+///     .with_from("10.0.0.0/8".parse()?)
+///     .with_iif("eth0".parse()?);
+/// assert_eq!(rule.to, None); // any destination
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -47,7 +57,7 @@ pub struct Rule {
     pub priority: u32,
     /// The writer's protocol (`FRA_PROTOCOL`). A desired rule has the marker.
     pub protocol: u8,
-    /// The action for matching packets.
+    /// The action for packets that match all selectors.
     pub action: RuleAction,
     /// True if the rule applies to packets that do *not* match (`FIB_RULE_INVERT`).
     pub not: bool,
@@ -63,12 +73,12 @@ pub struct Rule {
     pub fwmark: Option<FwMark>,
     /// The type of service (`tos`); 0 is any.
     pub tos: u8,
-    /// The IP protocol number (`FRA_IP_PROTO`).
+    /// The IP protocol number (`FRA_IP_PROTO`), such as 6 for TCP. `None` matches any.
     pub ipproto: Option<u8>,
     /// Source ports, 1 to 65534: the kernel accepts no range that ends at 65535
     /// (`fib_rule_port_range_valid`).
     pub sport: Option<NumberRange<u16>>,
-    /// Destination ports, 1 to 65534.
+    /// Destination ports, 1 to 65534 (`FRA_DPORT_RANGE`). `None` matches any.
     pub dport: Option<NumberRange<u16>>,
     /// Matching users, by the uid of the socket's owner.
     pub uidrange: Option<NumberRange<u32>>,
@@ -93,11 +103,12 @@ pub struct FwMark {
     pub mask: u32,
 }
 
-/// An inclusive range of numbers.
+/// An inclusive range of ports or of user ids (`FRA_SPORT_RANGE`, `FRA_DPORT_RANGE`,
+/// `FRA_UID_RANGE`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NumberRange<T> {
-    /// The first number of the range.
+    /// The smallest number that matches.
     pub start: T,
     /// The last number of the range, included.
     pub end: T,
@@ -156,19 +167,19 @@ setters! { impl Rule {
     with_protocol(protocol: u8);
     with_action(action: RuleAction);
     with_not(not: bool);
-    with_from(from: impl Into<Option<IpNetwork>>);
-    with_to(to: impl Into<Option<IpNetwork>>);
-    with_iif(iif: impl Into<Option<IfName>>);
-    with_oif(oif: impl Into<Option<IfName>>);
-    with_fwmark(fwmark: impl Into<Option<FwMark>>);
+    with_from(from: IpNetwork);
+    with_to(to: IpNetwork);
+    with_iif(iif: IfName);
+    with_oif(oif: IfName);
+    with_fwmark(fwmark: FwMark);
     with_tos(tos: u8);
-    with_ipproto(ipproto: impl Into<Option<u8>>);
-    with_sport(sport: impl Into<Option<NumberRange<u16>>>);
-    with_dport(dport: impl Into<Option<NumberRange<u16>>>);
-    with_uidrange(uidrange: impl Into<Option<NumberRange<u32>>>);
+    with_ipproto(ipproto: u8);
+    with_sport(sport: NumberRange<u16>);
+    with_dport(dport: NumberRange<u16>);
+    with_uidrange(uidrange: NumberRange<u32>);
     with_l3mdev(l3mdev: bool);
-    with_suppress_prefixlength(suppress_prefixlength: impl Into<Option<u32>>);
-    with_suppress_ifgroup(suppress_ifgroup: impl Into<Option<u32>>);
+    with_suppress_prefixlength(suppress_prefixlength: u32);
+    with_suppress_ifgroup(suppress_ifgroup: u32);
     with_unmodelled(unmodelled: bool);
 } }
 

@@ -167,12 +167,12 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         self.ids().filter_map(|(key, id)| self.route(key.unpack(), id))
     }
 
-    /// Returns the routes' keys, in order.
+    /// Returns the routes' keys, in the order of [`iter`](Self::iter).
     pub fn keys(&self) -> impl Iterator<Item = RouteKey> + '_ {
         self.ids().map(|(key, _)| key.unpack())
     }
 
-    /// Returns the families and the tables of the routes.
+    /// Returns each family with each table in which a route of it is.
     pub fn tables(&self) -> BTreeSet<(Family, u32)> {
         let v4 = tables(&self.v4).map(|table| (Family::Inet, table));
         let v6 = tables(&self.v6).map(|table| (Family::Inet6, table));

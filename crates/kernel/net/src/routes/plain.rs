@@ -30,7 +30,7 @@ pub struct PlainRoute {
     pub kind: RouteType,
     /// The scope, for IPv4; `None` for IPv6.
     pub scope: Option<Scope>,
-    /// The writer's protocol (`rtm_protocol`).
+    /// The protocol number of the writer (`rtm_protocol`); 116 is trueup's by default.
     pub protocol: u8,
     /// The gateway, or `None` if the destination is on the link.
     pub via: Option<IpAddr>,
@@ -100,7 +100,7 @@ impl PlainRoute {
         })
     }
 
-    /// Converts back to a route.
+    /// Makes the route with these fields.
     pub fn to_route(&self) -> Route {
         let dev = self.dev.map(Dev::index);
         let nexthops = match (self.object, self.via, dev) {

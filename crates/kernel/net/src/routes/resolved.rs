@@ -21,7 +21,7 @@ use crate::values::{Dev, IfName};
 
 /// A device reference in a route: by name, or by index.
 pub trait DeviceName: Clone + Eq + Hash {
-    /// Finds the device.
+    /// Returns the device's reference in the namespace of `devices`.
     ///
     /// # Errors
     ///

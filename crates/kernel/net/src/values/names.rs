@@ -8,6 +8,15 @@ use std::str::FromStr;
 use super::ParseError;
 
 /// An interface name: 1 to 15 bytes, not necessarily UTF-8 (`IFNAMSIZ` less the NUL).
+///
+/// ```
+/// use trueup_net::IfName;
+///
+/// let name: IfName = "eth0".parse()?;
+/// assert_eq!(name.to_string(), "eth0");
+/// assert!("an-interface-name".parse::<IfName>().is_err()); // 17 bytes
+/// # Ok::<(), trueup_net::ParseError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IfName(Short);
 
@@ -225,12 +234,12 @@ impl InterfacePattern {
         Ok(InterfacePattern(pattern.to_vec()))
     }
 
-    /// Returns the pattern's bytes.
+    /// Returns the bytes, in which `*` stands for any number of any bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Returns true if the name matches the pattern.
+    /// Returns true if the whole name matches. Letters match only in the same case.
     pub fn matches(&self, name: &IfName) -> bool {
         let mut parts = self.0.split(|byte| *byte == ANY);
         let first = parts.next().unwrap_or_default();

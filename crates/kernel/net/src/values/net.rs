@@ -12,9 +12,9 @@ use ipnetwork::IpNetwork;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Family {
-    /// IPv4.
+    /// IPv4 (`AF_INET`, 2).
     Inet,
-    /// IPv6.
+    /// IPv6 (`AF_INET6`, 10).
     Inet6,
 }
 
@@ -108,6 +108,15 @@ pub enum ParseError {
 }
 
 /// A destination or source prefix without host bits: `10.0.0.0/8`, `2001:db8::/32`.
+///
+/// ```
+/// use trueup_net::Prefix;
+///
+/// let prefix: Prefix = "10.2.0.0/16".parse()?;
+/// assert_eq!(prefix, Prefix::new("10.2.0.0".parse()?, 16)?);
+/// assert!("10.2.0.1/16".parse::<Prefix>().is_err()); // it has host bits
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "IpNetwork", into = "IpNetwork"))]
@@ -150,7 +159,7 @@ impl Prefix {
         self.0.prefix() == 0
     }
 
-    /// Returns the first address.
+    /// Returns the lowest address, whose host bits are 0.
     pub fn address(self) -> IpAddr {
         self.0.ip()
     }
@@ -161,7 +170,7 @@ impl Prefix {
         self.0.prefix()
     }
 
-    /// Returns the address family.
+    /// Returns the family of all addresses in the prefix.
     pub fn family(self) -> Family {
         Family::of(self.0.ip())
     }

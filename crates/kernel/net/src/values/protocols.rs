@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 pub struct Protocols([u64; 4]);
 
 impl Protocols {
-    /// No protocol.
+    /// The empty set.
     pub const NONE: Protocols = Protocols([0; 4]);
     /// Numbers that prove nothing, since the kernel gives them to its own objects and `ip` to
     /// manual ones: unspecified, redirect, kernel, boot, static and router advertisement (0 to 4

@@ -16,7 +16,7 @@ fn observed(links: impl Into<Vec<Link>>) -> Observed {
 }
 
 fn up(link: &str, index: u32, kind: LinkKind) -> Link {
-    Link::new(name(link), kind).with_index(index).with_up(true).with_mtu(1500).with_master(None)
+    Link::new(name(link), kind).with_index(index).with_up(true).with_mtu(1500).with_no_master()
 }
 
 /// A foreign route on a device.

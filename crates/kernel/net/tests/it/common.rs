@@ -41,10 +41,10 @@ fn own() -> impl Strategy<Value = IfName> {
 fn hop() -> impl Strategy<Value = NextHop<IfName>> {
     let via = select(vec![None, Some("10.1.0.9"), Some("10.1.0.8"), Some("2001:db8::9")]);
     (via, prop::option::of(dev()), 1..3_u16).prop_map(|(via, dev, weight)| {
-        NextHop::default()
-            .with_via(via.map(|via| via.parse().unwrap()))
-            .with_dev(dev)
-            .with_weight(weight)
+        let mut hop = NextHop::default().with_weight(weight);
+        hop.via = via.map(|via| via.parse().unwrap());
+        hop.dev = dev;
+        hop
     })
 }
 
@@ -61,8 +61,8 @@ pub(crate) fn route() -> impl Strategy<Value = Route<IfName>> {
                 .with_kind(kind)
                 .with_metric(metric)
                 .with_table(table)
-                .with_tos(tos)
-                .with_src(src.map(|src| src.parse().unwrap()));
+                .with_tos(tos);
+            route.src = src.map(|src| src.parse().unwrap());
             route.metrics.set(Metric::Mtu, mtu);
             route
         },
@@ -77,12 +77,13 @@ pub(crate) fn address() -> impl Strategy<Value = Address<IfName>> {
     let rest = (select(vec![60, u32::MAX]), any::<bool>(), 0..2_u32);
     (dev(), select(addresses.to_vec()), peer, label, rest).prop_map(
         |(dev, address, peer, label, (lifetime, nodad, metric))| {
-            Address::new(dev, address.parse().unwrap())
-                .with_peer(peer.map(|peer| peer.parse().unwrap()))
-                .with_label(label.map(|label| label.parse().unwrap()))
+            let mut it = Address::new(dev, address.parse().unwrap())
                 .with_lifetimes(Lifetimes { valid: lifetime, preferred: lifetime })
                 .with_flags(if nodad { AddressFlags::NODAD } else { AddressFlags::default() })
-                .with_metric(metric)
+                .with_metric(metric);
+            it.peer = peer.map(|peer| peer.parse().unwrap());
+            it.label = label.map(|label| label.parse().unwrap());
+            it
         },
     )
 }
@@ -112,20 +113,29 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
     (any::<bool>(), 1000..1002_u32, action, from, mark).prop_map(
         |(v6, priority, action, from, mark)| {
             let family = if v6 { Family::Inet6 } else { Family::Inet };
-            Rule::new(family, priority, action)
-                .with_from(from.map(|from| from.parse().unwrap()))
-                .with_fwmark(mark.map(|(mark, mask)| FwMark { mark, mask }))
+            let mut it = Rule::new(family, priority, action);
+            it.from = from.map(|from| from.parse().unwrap());
+            it.fwmark = mark.map(|(mark, mask)| FwMark { mark, mask });
+            it
         },
     )
 }
 
 fn link_kind() -> impl Strategy<Value = Option<LinkKind<IfName>>> {
-    let bridge = prop::option::of(any::<bool>())
-        .prop_map(|stp| LinkKind::Bridge(BridgeAttrs::default().with_stp(stp)));
-    let veth = prop::option::of(own()).prop_map(LinkKind::veth);
+    let bridge = prop::option::of(any::<bool>()).prop_map(|stp| {
+        let mut it = BridgeAttrs::default();
+        it.stp = stp;
+        LinkKind::Bridge(it)
+    });
+    let veth = prop::option::of(own())
+        .prop_map(|peer| peer.map_or_else(LinkKind::veth_without_peer, LinkKind::veth));
     let vlan = (dev(), 1..3_u16).prop_map(|(link, id)| LinkKind::Vlan(VlanAttrs::new(link, id)));
     let vxlan = (1..3_u32, prop::option::of(dev()), prop::option::of(1..3_u8)).prop_map(
-        |(id, link, ttl)| LinkKind::Vxlan(VxlanAttrs::new(id).with_link(link).with_ttl(ttl)),
+        |(id, link, ttl)| {
+            let mut vxlan = VxlanAttrs::new(id);
+            (vxlan.link, vxlan.ttl) = (link, ttl);
+            LinkKind::Vxlan(vxlan)
+        },
     );
     let some = prop_oneof![Just(LinkKind::Ifb), bridge, veth, vlan, vxlan, Just(LinkKind::Tap)];
     prop::option::weighted(0.9, some)
@@ -135,8 +145,8 @@ pub(crate) fn link() -> impl Strategy<Value = Link<IfName>> {
     let state = (prop::option::of(any::<bool>()), prop::option::of(select(vec![1400, 1500])));
     let master = prop::option::weighted(0.4, prop::option::of(dev()));
     (dev(), link_kind(), state, master).prop_map(|(name, kind, (up, mtu), master)| {
-        let mut link = Link::must_exist(name).with_kind(kind).with_up(up).with_mtu(mtu);
-        link.master = master;
+        let mut link = Link::must_exist(name);
+        (link.kind, link.up, link.mtu, link.master) = (kind, up, mtu, master);
         link
     })
 }
@@ -298,7 +308,7 @@ impl World {
                 .with_kind(LinkKind::Other("".into()))
                 .with_up(true)
                 .with_mtu(1500)
-                .with_master(None)
+                .with_no_master()
                 .with_alias([])
                 .with_group(0)
         };
@@ -809,8 +819,7 @@ impl World {
                         .with_index(index)
                         .with_up(false)
                         .with_mtu(1500)
-                        .with_address(None)
-                        .with_master(None)
+                        .with_no_master()
                         .with_alias([])
                         .with_group(0),
                 );
@@ -889,8 +898,8 @@ fn rewrite<K: Ord>(key: K, protocol: &mut u8, owned: &mut BTreeMap<K, u8>, fate:
 /// Returns the attributes that the kernel would report.
 fn filled(kind: LinkKind) -> LinkKind {
     match kind {
-        LinkKind::Bridge(bridge) => LinkKind::Bridge(bridge.with_stp(bridge.stp.or(Some(false)))),
-        LinkKind::Vxlan(vxlan) => LinkKind::Vxlan(vxlan.with_ttl(vxlan.ttl.or(Some(0)))),
+        LinkKind::Bridge(bridge) => LinkKind::Bridge(bridge.with_stp(bridge.stp == Some(true))),
+        LinkKind::Vxlan(vxlan) => LinkKind::Vxlan(vxlan.with_ttl(vxlan.ttl.unwrap_or(0))),
         other => other,
     }
 }

@@ -17,7 +17,7 @@ fn seen(index: u32, text: &str) -> Link {
         .with_index(index)
         .with_up(true)
         .with_mtu(1500)
-        .with_master(None)
+        .with_no_master()
         .with_alias([])
         .with_group(0)
 }

@@ -34,7 +34,7 @@ fn what_is_left_open_is_no_difference() {
     let desired: Link = Link::new(name, LinkKind::Bridge(BridgeAttrs::default()));
     let attrs = BridgeAttrs::default().with_stp(true).with_forward_delay(1500);
     let observed =
-        desired.clone().with_kind(LinkKind::Bridge(attrs)).with_up(true).with_master(None);
+        desired.clone().with_kind(LinkKind::Bridge(attrs)).with_up(true).with_no_master();
     assert!(desired.agrees(&observed));
     assert!(Link::must_exist(name).agrees(&observed));
 }

@@ -171,7 +171,7 @@ fn replaced_next_hops_take_a_change_of_their_objects_alone() {
     let six =
         |gateway: &str| NextHops::One(NextHop::via(gateway.parse().unwrap()).with_dev(name()));
     let plain = Route::new("2001:db8:1::/48".parse().unwrap(), six("fe80::1"));
-    let from = plain.clone().with_from(Some("2001:db8::/32".parse().unwrap()));
+    let from = plain.clone().with_from("2001:db8::/32".parse().unwrap());
     let mut odd = before;
     odd.routes.as_mut().unwrap().extend([plain, from]);
     let (there, tracker) = settled(&odd, &there);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use trueup_net::{
     Address, AddressFlags, Desired, Dev, Family, Hold, IfName, Kind, Kinds, Lifetimes, Link,
-    LinkAddr, LinkKind, Neighbour, NextHop, NextHops, Object, Observed, Owned, Plan, Policy, Route,
+    LinkKind, Neighbour, NextHop, NextHops, Object, Observed, Owned, Plan, Policy, Route,
     RouteType, Routes, Rule, RuleAction, VlanAttrs, VxlanAttrs, plan,
 };
 
@@ -18,13 +18,13 @@ fn seen(index: u32, text: &str, kind: LinkKind) -> Link {
         .with_index(index)
         .with_up(true)
         .with_mtu(1500)
-        .with_master(None)
+        .with_no_master()
         .with_alias([])
         .with_group(0)
 }
 
 fn vxlan<D>(id: u32) -> LinkKind<D> {
-    let port = Some(4789);
+    let port = 4789;
     LinkKind::Vxlan(VxlanAttrs::new(id).with_port(port))
 }
 
@@ -41,7 +41,8 @@ fn address<D>(dev: D, text: &str) -> Address<D> {
 }
 
 fn route<D>(dst: &str, via: Option<&str>, dev: Option<D>) -> Route<D> {
-    let hop = NextHop::default().with_via(via.map(|via| via.parse().unwrap())).with_dev(dev);
+    let mut hop = NextHop::default();
+    (hop.via, hop.dev) = (via.map(|via| via.parse().unwrap()), dev);
     Route::new(dst.parse().unwrap(), NextHops::One(hop)).with_protocol(116)
 }
 
@@ -239,7 +240,7 @@ fn a_claim_on_an_id_makes_room_first() {
 fn addresses_are_made_anew_where_they_cannot_change() {
     let dev = Dev::index(2);
     let observed = observed(Vec::new()).with_addresses([
-        address(dev, "10.1.0.1/24").with_label(Some("eth0-a".parse().unwrap())),
+        address(dev, "10.1.0.1/24").with_label("eth0-a".parse().unwrap()),
         address(dev, "10.7.0.1/24"),
         address(dev, "192.0.2.1/24"),
         address(dev, "2001:db8::1/64"),
@@ -324,7 +325,7 @@ fn a_strangers_address_two_links_up_holds_the_delete() {
 fn what_cannot_be_on_its_device_is_held_by_itself() {
     let observed = observed(vec![
         seen(3, "old", LinkKind::Ifb),
-        seen(4, "eth", LinkKind::Ifb).with_address("02:00:00:00:00:04".parse::<LinkAddr>().ok()),
+        seen(4, "eth", LinkKind::Ifb).with_address("02:00:00:00:00:04".parse().unwrap()),
     ]);
     let owned = Owned::default().with_links(BTreeSet::from([3]));
     let infiniband = "02:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:09";
@@ -432,7 +433,7 @@ fn a_link_comes_up_before_what_minds() {
     let cases = [
         ends_with(vec![address(a, "10.1.0.1/24")]),
         ends_with(vec![plain(), address(a, "fd00::2/64").with_lifetimes(ends)]),
-        ends_with(vec![plain().with_peer(Some("fd00::9".parse().unwrap()))]),
+        ends_with(vec![plain().with_peer("fd00::9".parse().unwrap())]),
         ends_with(vec![plain().with_flags(AddressFlags::AUTOJOIN)]),
         over_vlan,
         port,

@@ -21,7 +21,7 @@ fn seen(index: u32, text: &str, kind: LinkKind) -> Link {
         .with_index(index)
         .with_up(true)
         .with_mtu(1500)
-        .with_master(None)
+        .with_no_master()
         .with_alias([])
         .with_group(0)
 }
@@ -349,9 +349,9 @@ fn a_foreign_object_is_taken_where_the_kernel_can_change_it_in_place() {
     assert_eq!(conflicts(&desired, &with_routes(two)), 1);
     let beside_ours = vec![route("10.1.0.8", eth0(), OTHER), route("10.1.0.7", eth0(), MARKER)];
     assert_eq!(conflicts(&desired, &with_routes(beside_ours)), 1);
-    let labelled = observed()
-        .with_addresses([address(eth0(), OTHER).with_label(Some("eth0-a".parse().unwrap()))]);
-    let label = Some("eth0-b".parse().unwrap());
+    let labelled =
+        observed().with_addresses([address(eth0(), OTHER).with_label("eth0-a".parse().unwrap())]);
+    let label = "eth0-b".parse().unwrap();
     let desired = Desired::default().with_addresses([address(name("eth0"), 0).with_label(label)]);
     assert_eq!(conflicts(&desired, &labelled), 1);
     // An open field matches anything.
@@ -451,7 +451,7 @@ fn what_cannot_be_given_back_is_deleted() {
 #[test]
 fn what_cannot_change_back_in_place_is_made_anew() {
     let now = address(eth0(), MARKER);
-    let former = address(eth0(), OTHER).with_label(Some("eth0-a".parse().unwrap()));
+    let former = address(eth0(), OTHER).with_label("eth0-a".parse().unwrap());
     let there = observed().with_addresses([now.clone()]);
     let plan = planned(&none(), &there, &taken(now, former.clone()), MARKER);
     assert_eq!(
@@ -509,7 +509,7 @@ fn what_is_given_back_keeps_what_it_rests_on() {
 #[test]
 fn a_link_without_a_carrier_keeps_the_neighbours_that_go_with_one() {
     let there = seen(3, "br0", LinkKind::Bridge(Default::default()));
-    let status = LinkStatus::default().with_carrier(Some(false));
+    let status = LinkStatus::default().with_carrier(false);
     let uplink = Link::new(name("br0"), LinkKind::Bridge(Default::default()));
     let desired = none().with_links([uplink.with_alias(*b"uplink")]);
     let on_br0 = |dst: &str| {
@@ -567,8 +567,8 @@ fn a_former_value_alone_makes_nothing_ours() {
 fn objects_that_are_in_no_canonical_form_are_as_good_as_those_that_are() {
     // In the form of `RTM_GETADDR`: the label is the device's name, the peer the address itself.
     let shown = address(eth0(), MARKER)
-        .with_label(Some("eth0".parse().unwrap()))
-        .with_peer(Some("10.1.0.1".parse().unwrap()));
+        .with_label("eth0".parse().unwrap())
+        .with_peer("10.1.0.1".parse().unwrap());
     let there = observed().with_addresses([shown]);
     let desired = Desired::default().with_addresses([address(name("eth0"), 0)]);
     assert_eq!(lines(&desired, &there, &Owned::default(), MARKER), NOTHING);

@@ -25,7 +25,7 @@ fn links() -> Vec<Link> {
             .with_index(index)
             .with_up(false)
             .with_mtu(1500)
-            .with_master(None)
+            .with_no_master()
             .with_alias([])
             .with_group(0)
     };
@@ -129,7 +129,7 @@ fn a_multipath_route_with_everything() {
     ];
     let mut route = Route::new(prefix("10.4.0.0/16"), NextHops::Many(hops))
         .with_tos(16)
-        .with_src(Some("10.1.0.1".parse().unwrap()));
+        .with_src("10.1.0.1".parse().unwrap());
     route.metrics.set(Metric::Mtu, 1400);
     route.metrics.set(Metric::Features, 1);
     route.metrics.set(Metric::QuickAck, 1);
@@ -165,10 +165,10 @@ fn addresses() {
     let expected = ["add", "replace", "del"].map(|verb| format!("addr {verb} 10.1.0.1/24 dev br0"));
     assert_eq!(commands(plain.clone()), expected);
     let all = plain
-        .with_peer(Some("10.6.0.1".parse().unwrap()))
-        .with_label(Some("br0-x".parse().unwrap()))
+        .with_peer("10.6.0.1".parse().unwrap())
+        .with_label("br0-x".parse().unwrap())
         .with_scope(Scope::SITE)
-        .with_broadcast(Some("10.6.0.255".parse().unwrap()))
+        .with_broadcast("10.6.0.255".parse().unwrap())
         .with_lifetimes(Lifetimes { valid: trueup_net::FOREVER, preferred: 300 })
         .with_flags(AddressFlags::NOPREFIXROUTE | AddressFlags::NODAD)
         .with_metric(7);
@@ -213,16 +213,16 @@ fn rules() {
     };
     let all = Rule::new(Family::Inet, 1002, RuleAction::Lookup(1_000_000))
         .with_not(true)
-        .with_from(Some("10.0.0.0/8".parse().unwrap()))
-        .with_to(Some("10.2.0.0/16".parse().unwrap()))
+        .with_from("10.0.0.0/8".parse().unwrap())
+        .with_to("10.2.0.0/16".parse().unwrap())
         .with_iif(name("br0"))
         .with_oif(name("v0"))
         .with_fwmark(FwMark { mark: 7, mask: 0xff })
         .with_tos(16)
         .with_ipproto(6)
-        .with_sport(Some((10..=10).into()))
-        .with_dport(Some((20..=30).into()))
-        .with_uidrange(Some((0..=5).into()))
+        .with_sport((10..=10).into())
+        .with_dport((20..=30).into())
+        .with_uidrange((0..=5).into())
         .with_suppress_prefixlength(0)
         .with_suppress_ifgroup(3);
     assert_eq!(
@@ -261,8 +261,8 @@ fn links_of_every_kind() {
     let added = |kind| commands(Link::new(name("x"), kind))[0].clone();
     let vxlan = |remote: &str| {
         VxlanAttrs::new(8)
-            .with_local(Some("10.1.0.1".parse().unwrap()))
-            .with_remote(Some(remote.parse().unwrap()))
+            .with_local("10.1.0.1".parse().unwrap())
+            .with_remote(remote.parse().unwrap())
             .with_port(4789)
             .with_link(br0())
             .with_learning(false)
@@ -284,7 +284,7 @@ fn links_of_every_kind() {
         "link add name x link br0 type macvlan mode bridge"
     );
     assert_eq!(added(LinkKind::veth(name("y"))), "link add name x type veth peer name y");
-    let mode = Some(trueup_net::BondMode::Dot3Ad);
+    let mode = trueup_net::BondMode::Dot3Ad;
     assert_eq!(
         added(LinkKind::Bond(BondAttrs::default().with_mode(mode).with_miimon(100))),
         "link add name x type bond mode 802.3ad miimon 100"
@@ -297,7 +297,7 @@ fn links_of_every_kind() {
 #[test]
 fn an_update_of_a_link_names_what_changes_and_what_it_was() {
     let was = links().remove(1);
-    let link = Link::new(name("v0"), LinkKind::veth(None))
+    let link = Link::new(name("v0"), LinkKind::veth_without_peer())
         .with_index(3)
         .with_up(true)
         .with_mtu(1500)
@@ -341,7 +341,8 @@ fn reasons_name_each_field_with_its_former_value() {
     );
     let neighbour =
         Neighbour::new(br0(), "10.1.0.9".parse().unwrap(), "02:00:00:00:00:09".parse().unwrap());
-    let was = neighbour.clone().with_lladdr(None).with_state(NeighbourState::Dynamic);
+    let mut was = neighbour.clone().with_state(NeighbourState::Dynamic);
+    was.lladdr = None;
     assert_eq!(
         reason(update(neighbour, was)),
         "lladdr: was none; state: was the kernel's own to move"
@@ -358,8 +359,8 @@ fn of_owners() -> Vec<(Op, &'static str)> {
             .with_protocol(protocol)
     };
     let because = |reason, hold, mut op: Op| {
-        op.reason = reason;
-        op.with_hold(hold)
+        (op.reason, op.hold) = (reason, hold);
+        op
     };
     let undesired =
         |reason, hold| because(reason, hold, op(Action::Delete, route(116, "10.1.0.9")));

@@ -56,11 +56,10 @@ fn attributes() -> impl Strategy<Value = BridgeAttrs> {
     let switches = any::<(Option<bool>, Option<bool>)>();
     (switches, any::<(Option<u32>, Option<u32>)>()).prop_map(
         |((stp, vlan_filtering), (forward_delay, ageing_time))| {
-            BridgeAttrs::default()
-                .with_stp(stp)
-                .with_vlan_filtering(vlan_filtering)
-                .with_forward_delay(forward_delay)
-                .with_ageing_time(ageing_time)
+            let mut bridge = BridgeAttrs::default();
+            (bridge.stp, bridge.vlan_filtering) = (stp, vlan_filtering);
+            (bridge.forward_delay, bridge.ageing_time) = (forward_delay, ageing_time);
+            bridge
         },
     )
 }
@@ -69,13 +68,10 @@ fn vxlan() -> impl Strategy<Value = VxlanAttrs> {
     let ends = (opt(any::<IpAddr>()), opt(any::<IpAddr>()), opt(dev()));
     (any::<u32>(), ends, any::<(Option<u16>, Option<bool>, Option<u8>)>()).prop_map(
         |(id, (local, remote, link), (port, learning, ttl))| {
-            VxlanAttrs::new(id)
-                .with_local(local)
-                .with_remote(remote)
-                .with_port(port)
-                .with_link(link)
-                .with_learning(learning)
-                .with_ttl(ttl)
+            let mut vxlan = VxlanAttrs::new(id);
+            (vxlan.local, vxlan.remote, vxlan.link) = (local, remote, link);
+            (vxlan.port, vxlan.learning, vxlan.ttl) = (port, learning, ttl);
+            vxlan
         },
     )
 }
@@ -86,15 +82,22 @@ fn link_kind() -> impl Strategy<Value = LinkKind> {
     let bond = (opt(select(BondMode::ALL)), any::<Option<u32>>());
     prop_oneof![
         attributes().prop_map(LinkKind::Bridge),
-        opt(name()).prop_map(LinkKind::veth),
+        opt(name()).prop_map(|peer| peer.map_or_else(LinkKind::veth_without_peer, LinkKind::veth)),
         vxlan().prop_map(LinkKind::Vxlan),
         vlan.prop_map(|(link, id, protocol)| LinkKind::Vlan(
             VlanAttrs::new(link, id).with_protocol(protocol)
         )),
-        macvlan.prop_map(|(link, mode)| LinkKind::Macvlan(MacvlanAttrs::new(link).with_mode(mode))),
-        bond.prop_map(|(mode, miimon)| LinkKind::Bond(
-            BondAttrs::default().with_mode(mode).with_miimon(miimon)
-        )),
+        macvlan.prop_map(|(link, mode)| {
+            let mut it = MacvlanAttrs::new(link);
+            it.mode = mode;
+            LinkKind::Macvlan(it)
+        }),
+        bond.prop_map(|(mode, miimon)| {
+            let mut it = BondAttrs::default();
+            it.mode = mode;
+            it.miimon = miimon;
+            LinkKind::Bond(it)
+        }),
         any::<u32>().prop_map(|table| LinkKind::Vrf { table }),
         select(vec![LinkKind::Ifb, LinkKind::Dummy, LinkKind::Tun, LinkKind::Tap]),
         ".{0,8}".prop_map(|name| LinkKind::Other(name.into())),
@@ -110,13 +113,9 @@ fn link() -> impl Strategy<Value = Link> {
     let rest = (opt(lladdr()), opt(opt(dev())), opt(alias));
     (name(), opt(link_kind()), state, rest).prop_map(
         |(name, kind, (index, up, mtu, group), (address, master, alias))| {
-            let mut link = Link::must_exist(name)
-                .with_index(index)
-                .with_kind(kind)
-                .with_up(up)
-                .with_mtu(mtu)
-                .with_address(address)
-                .with_group(group);
+            let mut link = Link::must_exist(name).with_index(index);
+            (link.kind, link.up, link.mtu) = (kind, up, mtu);
+            (link.address, link.group) = (address, group);
             (link.master, link.alias) = (master, alias.map(Vec::into_boxed_slice));
             link
         },
@@ -129,16 +128,15 @@ fn address() -> impl Strategy<Value = Address> {
     (dev(), network(), rest, numbers).prop_map(
         |(dev, address, (peer, label, broadcast), numbers)| {
             let (scope, valid, preferred, flags, metric, protocol, secondary) = numbers;
-            Address::new(dev, address)
-                .with_peer(peer)
+            let mut it = Address::new(dev, address)
                 .with_scope(Scope(scope))
-                .with_label(label)
-                .with_broadcast(broadcast)
                 .with_lifetimes(Lifetimes { valid, preferred })
                 .with_flags(AddressFlags::from_bits(flags))
                 .with_metric(metric)
                 .with_protocol(protocol)
-                .with_secondary(secondary)
+                .with_secondary(secondary);
+            (it.peer, it.label, it.broadcast) = (peer, label, broadcast);
+            it
         },
     )
 }
@@ -148,13 +146,14 @@ fn neighbour() -> impl Strategy<Value = Neighbour> {
     let states = select(vec![Permanent, NoArp, Dynamic]);
     (dev(), any::<IpAddr>(), opt(lladdr()), states, any::<(bool, bool, bool, u8)>()).prop_map(
         |(dev, dst, lladdr, state, (router, ext_learn, proxy, protocol))| {
-            Neighbour::proxy(dev, dst)
-                .with_lladdr(lladdr)
+            let mut it = Neighbour::proxy(dev, dst)
                 .with_state(state)
                 .with_router(router)
                 .with_ext_learn(ext_learn)
                 .with_proxy(proxy)
-                .with_protocol(protocol)
+                .with_protocol(protocol);
+            it.lladdr = lladdr;
+            it
         },
     )
 }
@@ -163,11 +162,9 @@ fn nexthops() -> impl Strategy<Value = NextHops> {
     let hop = || {
         (opt(any::<IpAddr>()), opt(dev()), any::<u16>(), any::<bool>()).prop_map(
             |(via, dev, weight, onlink)| {
-                NextHop::default()
-                    .with_via(via)
-                    .with_dev(dev)
-                    .with_weight(weight)
-                    .with_onlink(onlink)
+                let mut hop = NextHop::default().with_weight(weight).with_onlink(onlink);
+                (hop.via, hop.dev) = (via, dev);
+                hop
             },
         )
     };
@@ -220,17 +217,18 @@ fn route() -> impl Strategy<Value = Route> {
     (ends, route_type(), nexthops(), metrics(), any::<Option<u8>>(), numbers).prop_map(
         |((dst, from, src), kind, nexthops, metrics, scope, numbers)| {
             let (table, metric, tos, protocol, unmodelled) = numbers;
-            Route::new(dst, nexthops)
+            let mut it = Route::new(dst, nexthops)
                 .with_table(table)
                 .with_metric(metric)
                 .with_tos(tos)
-                .with_from(from)
                 .with_kind(kind)
-                .with_src(src)
-                .with_scope(scope.map(Scope))
                 .with_metrics(metrics)
                 .with_protocol(protocol)
-                .with_unmodelled(unmodelled)
+                .with_unmodelled(unmodelled);
+            it.from = from;
+            it.src = src;
+            it.scope = scope.map(Scope);
+            it
         },
     )
 }
@@ -257,23 +255,19 @@ fn rule() -> impl Strategy<Value = Rule> {
             let (protocol, tos, ipproto, suppress_prefixlength, suppress_ifgroup) = numbers;
             let (fwmark, uidrange) = pairs;
             let [not, l3mdev, unmodelled] = switches;
-            Rule::new(family, priority, action)
+            let mut rule = Rule::new(family, priority, action)
                 .with_protocol(protocol)
                 .with_not(not)
-                .with_from(from)
-                .with_to(to)
-                .with_iif(iif)
-                .with_oif(oif)
-                .with_fwmark(fwmark.map(|(mark, mask)| FwMark { mark, mask }))
                 .with_tos(tos)
-                .with_ipproto(ipproto)
-                .with_sport(ports(sport))
-                .with_dport(ports(dport))
-                .with_uidrange(uidrange.map(|(start, end)| NumberRange { start, end }))
                 .with_l3mdev(l3mdev)
-                .with_suppress_prefixlength(suppress_prefixlength)
-                .with_suppress_ifgroup(suppress_ifgroup)
-                .with_unmodelled(unmodelled)
+                .with_unmodelled(unmodelled);
+            (rule.from, rule.to, rule.iif, rule.oif) = (from, to, iif, oif);
+            rule.fwmark = fwmark.map(|(mark, mask)| FwMark { mark, mask });
+            (rule.ipproto, rule.sport, rule.dport) = (ipproto, ports(sport), ports(dport));
+            rule.uidrange = uidrange.map(|(start, end)| NumberRange { start, end });
+            rule.suppress_prefixlength = suppress_prefixlength;
+            rule.suppress_ifgroup = suppress_ifgroup;
+            rule
         },
     )
 }
@@ -330,7 +324,7 @@ fn the_form_is_the_words_of_the_model() {
     assert_eq!(serde_json::to_string(&Object::from(route)).unwrap(), written);
 
     let name = "v0".parse().unwrap();
-    let mut link: Link = Link::new(name, LinkKind::veth(None));
+    let mut link: Link = Link::new(name, LinkKind::veth_without_peer());
     link.address = Some("02:00:00:00:00:09".parse().unwrap());
     link.master = Some(None);
     let written = r#"{"link":{"name":"v0","index":0,"kind":{"veth":{"peer":null}},"up":null,"mtu":null,"address":"02:00:00:00:00:09","master":null,"alias":null,"group":null}}"#;

@@ -10,7 +10,7 @@ fn name(text: &str) -> IfName {
 }
 
 fn there(link: &str, index: u32, kind: LinkKind) -> Link {
-    Link::new(name(link), kind).with_index(index).with_up(true).with_mtu(1500).with_master(None)
+    Link::new(name(link), kind).with_index(index).with_up(true).with_mtu(1500).with_no_master()
 }
 
 fn eth0() -> Link {
@@ -94,12 +94,12 @@ fn a_step_waits_with_what_it_is_for() {
 
 fn macvlan(link: &str, index: u32, lower: u32, address: &str) -> Link {
     let kind = LinkKind::Macvlan(MacvlanAttrs::new(Dev::index(lower)));
-    there(link, index, kind).with_address(Some(address.parse().unwrap()))
+    there(link, index, kind).with_address(address.parse().unwrap())
 }
 
 fn wants(link: &str, lower: &str, address: &str) -> Link<IfName> {
     let kind = LinkKind::Macvlan(MacvlanAttrs::new(name(lower)));
-    Link::new(name(link), kind).with_address(Some(address.parse().unwrap()))
+    Link::new(name(link), kind).with_address(address.parse().unwrap())
 }
 
 const A: &str = "02:00:00:00:00:0a";

@@ -122,17 +122,15 @@ impl KindCodec for Address {
             Family::Inet6 if flags & IFA_F_TENTATIVE != 0 => DuplicateDetection::Pending,
             _ => DuplicateDetection::Passed,
         };
-        let address = Address::new(Dev::index(u32::from_ne_bytes(index)), network)
-            .with_peer(peer)
+        let mut address = Address::new(Dev::index(u32::from_ne_bytes(index)), network)
             .with_scope(Scope(scope))
-            .with_label(label)
-            .with_broadcast(broadcast)
             .with_lifetimes(lifetimes)
             .with_flags(AddressFlags::from_bits(flags))
             .with_metric(metric)
             .with_protocol(protocol)
             .with_duplicates(duplicates)
             .with_secondary(family == Family::Inet && flags & IFA_F_SECONDARY != 0);
+        (address.peer, address.label, address.broadcast) = (peer, label, broadcast);
         Ok(Some(address.canonical(None)))
     }
 

@@ -10,7 +10,7 @@ use crate::wire::{MessageWriter, NLM_F_DUMP, NLM_F_REQUEST};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DumpQuery {
-    /// The request, one netlink message.
+    /// The request, one netlink message with its header.
     pub request: Vec<u8>,
     /// The only table whose routes are wanted. A kernel without strict checking dumps all tables.
     pub table: Option<u32>,
@@ -68,6 +68,16 @@ pub enum Consistency {
 pub type RowPosition = (u32, u32);
 
 /// The part of a namespace that a read covers.
+///
+/// ```
+/// use trueup_net::{Dev, Kind, Kinds};
+/// use trueup_netlink::codec::ReadScope;
+///
+/// let scope = ReadScope::default()
+///     .with_kinds(Kinds::NONE.with(Kind::Address))
+///     .with_devices([7].into());
+/// assert!(scope.covers_device(Dev::index(7)) && !scope.covers_device(Dev::index(8)));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadScope {
@@ -76,7 +86,7 @@ pub struct ReadScope {
     /// Only routes with this protocol. Also only nexthop objects with this protocol or one of its
     /// numbers ([`Nexthop::ids`](trueup_net::Nexthop::ids)), and groups with such a member.
     pub protocol: Option<u8>,
-    /// Only routes in these tables.
+    /// Only routes in these tables, by number. `None` is all tables.
     pub tables: Option<BTreeSet<u32>>,
     /// Only addresses and neighbours of these devices, by interface index.
     pub devices: Option<BTreeSet<u32>>,
@@ -86,10 +96,10 @@ pub struct ReadScope {
 
 setters! { impl ReadScope {
     with_kinds(kinds: Kinds);
-    with_protocol(protocol: impl Into<Option<u8>>);
-    with_tables(tables: impl Into<Option<BTreeSet<u32>>>);
-    with_devices(devices: impl Into<Option<BTreeSet<u32>>>);
-    with_family(family: impl Into<Option<Family>>);
+    with_protocol(protocol: u8);
+    with_tables(tables: BTreeSet<u32>);
+    with_devices(devices: BTreeSet<u32>);
+    with_family(family: Family);
 } }
 
 impl ReadScope {

@@ -51,14 +51,15 @@ pub fn decode(body: &[u8]) -> Result<Option<ForwardingEntry>, Undecodable> {
         _ => NeighbourState::Dynamic,
     };
     Ok(lladdr.map(|lladdr| {
-        ForwardingEntry::new(Dev::index(u32::from_ne_bytes([i0, i1, i2, i3])), lladdr, state)
-            .with_master(master)
-            .with_dst(dst)
-            .with_ext_learn(flags & NTF_EXT_LEARNED != 0)
+        let dev = Dev::index(u32::from_ne_bytes([i0, i1, i2, i3]));
+        let mut entry =
+            ForwardingEntry::new(dev, lladdr, state).with_ext_learn(flags & NTF_EXT_LEARNED != 0);
+        (entry.master, entry.dst) = (master, dst);
+        entry
     }))
 }
 
-/// Returns the request for all entries.
+/// Returns the request for the entries of all bridges and VXLAN devices (`AF_BRIDGE`).
 #[must_use]
 pub fn dump_request() -> Vec<u8> {
     super::dump_query::dump_request(GET, &[AF_BRIDGE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], None)

@@ -99,6 +99,21 @@ pub fn decode(message: &Message<'_>) -> Result<Option<(Object, bool)>, Undecodab
 /// Encodes the creation of an object that must not exist yet (else `EEXIST`), like
 /// [`KindCodec::encode`].
 ///
+/// ```
+/// use trueup_net::{Address, Dev};
+/// use trueup_netlink::codec;
+/// use trueup_netlink::wire::Messages;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let address: Address = Address::new(Dev::index(7), "10.1.0.1/24".parse()?);
+/// let mut buffer = Vec::new();
+/// codec::create(&mut buffer, &address, &codec::existing)?;
+/// let message = Messages::new(&buffer).next().expect("one message");
+/// assert_eq!(message.header.kind, codec::address::NEW);
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 ///
 /// The same as [`KindCodec::encode`].
@@ -137,7 +152,8 @@ pub fn delete<K: KindCodec>(
     K::encode(buffer, Part::Whole, &Change::new(Action::Delete, object, resolve))
 }
 
-/// A change of one object.
+/// A change of one object, before it is encoded: the action, the object, and the indexes of
+/// devices.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Change<'a, T> {
@@ -201,7 +217,7 @@ impl<'a, T> Change<'a, T> {
     }
 }
 
-/// A message of a change.
+/// One of the messages into which a change is encoded, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Part {

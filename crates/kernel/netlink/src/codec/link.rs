@@ -90,19 +90,16 @@ pub fn decode(body: &[u8]) -> Result<Option<(Link, LinkStatus)>, Undecodable> {
     let below = lower.filter(|_| !elsewhere);
     let kind = link_kind::decode(info, below);
     let is_veth = matches!(kind, LinkKind::Veth { .. });
-    let link = Link::new(name.ok_or(lost("name", "IFLA_IFNAME"))?, kind)
+    let mut link = Link::new(name.ok_or(lost("name", "IFLA_IFNAME"))?, kind)
         .with_index(index)
         .with_up(flags & IFF_UP != 0)
-        .with_mtu(mtu)
-        .with_address(address)
-        .with_master(master.map(Dev::index))
         .with_alias(alias)
         .with_group(group.unwrap_or(0));
-    let status = LinkStatus::default()
-        .with_running(flags & IFF_RUNNING != 0)
-        .with_carrier(carrier)
-        .with_lower(below.filter(|_| !is_veth))
-        .with_peer(below.filter(|_| is_veth));
+    (link.mtu, link.address) = (mtu, address);
+    link.master = Some(master.map(Dev::index));
+    let mut status = LinkStatus::default().with_running(flags & IFF_RUNNING != 0);
+    status.carrier = carrier;
+    (status.lower, status.peer) = if is_veth { (None, below) } else { (below, None) };
     Ok(Some((link, status)))
 }
 
@@ -405,7 +402,7 @@ mod tests {
     use crate::wire::{Attrs, HEADER_LEN};
 
     fn pair(index: u32) -> Link {
-        let peer = Some("v1".parse().unwrap());
+        let peer = "v1".parse().unwrap();
         Link::new("v0".parse().unwrap(), LinkKind::veth(peer)).with_index(index)
     }
 

@@ -73,13 +73,13 @@ impl KindCodec for Neighbour {
             _ => NeighbourState::Dynamic,
         };
         let dev = Dev::index(u32::from_ne_bytes([i0, i1, i2, i3]));
-        let neighbour = Neighbour::proxy(dev, dst.ok_or(NO_DESTINATION)?)
+        let mut neighbour = Neighbour::proxy(dev, dst.ok_or(NO_DESTINATION)?)
             .with_proxy(flags & NTF_PROXY != 0)
-            .with_lladdr(lladdr)
             .with_state(state)
             .with_router(flags & NTF_ROUTER != 0)
             .with_ext_learn(flags & NTF_EXT_LEARNED != 0)
             .with_protocol(protocol);
+        neighbour.lladdr = lladdr;
         Ok(Some(neighbour.canonical()))
     }
 
@@ -267,7 +267,9 @@ mod tests {
             (3, Some(own), no_arp),
         ] {
             let to = Neighbour::new(Dev::index(device), "10.1.0.9".parse().unwrap(), own);
-            let mut seen = vec![to.with_lladdr(lladdr).with_state(no_arp)];
+            let mut to = to.with_state(no_arp);
+            to.lladdr = lladdr;
+            let mut seen = vec![to];
             Neighbour::complete(&mut seen, &links);
             assert_eq!(seen[0].state, state, "{device} {lladdr:?}");
         }

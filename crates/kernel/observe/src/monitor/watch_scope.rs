@@ -11,12 +11,21 @@ use trueup_net::{Kind, Kinds, Route, RouteKey};
 ///
 /// A set that is `None` includes everything. A device that does not exist yet has no index. When it
 /// appears, the links become dirty with any index.
+///
+/// ```
+/// use trueup_net::{Kind, Kinds};
+/// use trueup_observe::WatchScope;
+///
+/// let scope = WatchScope::new(Kinds::NONE.with(Kind::Route), 116);
+/// assert_eq!(scope.protocol, 116);
+/// assert!(scope.devices.is_none()); // any device
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WatchScope {
     /// The managed kinds. Links are always included, for the names of the devices.
     pub kinds: Kinds,
-    /// The marker of our objects.
+    /// The marker: the protocol number of our objects, 116 by default.
     pub protocol: u8,
     /// The kinds whose foreign objects are included too: ours do not have the protocol, or a
     /// foreign one conflicts with ours.
@@ -55,7 +64,7 @@ impl WatchScope {
         }
     }
 
-    /// Returns the scope that includes everything.
+    /// Returns the scope in which a change of any object of any writer counts.
     pub fn everything() -> WatchScope {
         WatchScope { any_protocol: Kinds::ALL, ..WatchScope::new(Kinds::ALL, 0) }
     }

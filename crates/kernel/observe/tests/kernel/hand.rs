@@ -44,7 +44,7 @@ impl Hand {
 
     /// A pair of devices, up.
     pub(crate) fn devices(&mut self) {
-        let peer = Some(name("w"));
+        let peer = name("w");
         let pair = Link::new(name("v"), LinkKind::veth(peer)).with_index(ONE).with_up(true);
         self.send(|buffer| codec::link::create(buffer, &pair, OTHER, &existing));
         for index in [ONE, OTHER] {

@@ -359,14 +359,13 @@ fn lasting(object: &Object, desired: &Object) -> Object {
                 .with_secondary(false),
         ),
         // A recreated link has another index, and another hardware address unless one is declared.
-        (Object::Link(link), Object::Link(desired)) => Object::from(
-            (**link)
-                .clone()
-                .with_index(0)
-                .with_up(desired.up.and(link.up))
-                .with_mtu(desired.mtu.and(link.mtu))
-                .with_address(desired.address.and(link.address)),
-        ),
+        (Object::Link(link), Object::Link(desired)) => {
+            let mut lasting = (**link).clone().with_index(0);
+            lasting.up = desired.up.and(link.up);
+            lasting.mtu = desired.mtu.and(link.mtu);
+            lasting.address = desired.address.and(link.address);
+            Object::from(lasting)
+        }
         (other, _) => other.clone(),
     }
 }

@@ -149,8 +149,9 @@ impl<'a> Intents<'a> {
     /// Returns the record of a link created with a name, unless there is one already.
     fn created(&self, name: IfName, kind: Option<LinkKind>) -> Option<(RecordKey, Option<Record>)> {
         let index = *self.indexes.get(&self.devices.dev(&name)?)?;
-        let object =
-            Object::Link(Box::new(Link::must_exist(name).with_index(index).with_kind(kind)));
+        let mut link = Link::must_exist(name).with_index(index);
+        link.kind = kind;
+        let object = Object::Link(Box::new(link));
         let former = None;
         Some((RecordKey::Link(LinkRecordKey { name, index }), Some(Record { object, former })))
     }

@@ -161,10 +161,10 @@ pub(super) fn scope_of_keys<'k>(keys: impl Iterator<Item = &'k RouteKey>) -> Rea
         tables.insert(key.table);
     }
     let only = families.first().copied().filter(|_| families.len() == 1);
-    ReadScope::default()
-        .with_kinds(Kinds::NONE.with(Kind::Route))
-        .with_tables((tables.len() <= 16).then_some(tables))
-        .with_family(only)
+    let mut scope = ReadScope::default().with_kinds(Kinds::NONE.with(Kind::Route));
+    scope.tables = (tables.len() <= 16).then_some(tables);
+    scope.family = only;
+    scope
 }
 
 /// The foreign objects that matter to a plan.
@@ -379,7 +379,9 @@ impl ForeignObjects {
         }
         let is_one = !self.links && self.nexthops.is_empty() && self.families.len() == 1;
         let only = self.families.first().copied().filter(|_| is_one);
-        ReadScope::default().with_kinds(Kinds::NONE.with(Kind::Route)).with_family(only)
+        let mut scope = ReadScope::default().with_kinds(Kinds::NONE.with(Kind::Route));
+        scope.family = only;
+        scope
     }
 
     fn contains(&self, route: &Route) -> bool {

@@ -295,9 +295,11 @@ impl<'a> Reader<'a> {
         }
         scopes
             .flat_map(|scope| scope.families().map(move |family| scope.clone().with_family(family)))
-            .map(|scope| match scope.family {
-                Some(family) if of_all_writers.contains(&family) => scope.with_protocol(None),
-                _ => scope,
+            .map(|mut scope| {
+                if scope.family.is_some_and(|family| of_all_writers.contains(&family)) {
+                    scope.protocol = None;
+                }
+                scope
             })
             .collect()
     }
@@ -437,7 +439,7 @@ fn read_scope(keys: &Keys, managed: Kinds, marker: u8) -> ReadScope {
 /// Returns the scope of a part's device addresses and neighbours, and of its families' rules.
 fn part_scope(part: &DirtyPart, managed: Kinds) -> ReadScope {
     let only = part.rules.first().copied().filter(|_| part.rules.len() == 1);
-    ReadScope::default()
+    let mut scope = ReadScope::default()
         .with_kinds(
             Kind::ALL
                 .into_iter()
@@ -451,8 +453,9 @@ fn part_scope(part: &DirtyPart, managed: Kinds) -> ReadScope {
                 })
                 .collect::<Kinds>(),
         )
-        .with_devices(part.devices.keys().copied().collect::<BTreeSet<_>>())
-        .with_family(only)
+        .with_devices(part.devices.keys().copied().collect::<BTreeSet<_>>());
+    scope.family = only;
+    scope
 }
 
 /// Returns the scopes of our routes on keys.

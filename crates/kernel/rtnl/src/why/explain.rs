@@ -195,9 +195,8 @@ fn read(observer: &mut Observer, query: &Query) -> Result<Snapshot, Error> {
     let scope = ReadScope::default().with_kinds(kinds.without(Kind::Route));
     let mut snapshot = require_all_links(observer.snapshot(&scope)?)?;
     if let Query::Route { table, .. } = query {
-        let scope = ReadScope::default()
-            .with_kinds(kinds)
-            .with_tables(table.map(|table| BTreeSet::from([table])));
+        let mut scope = ReadScope::default().with_kinds(kinds);
+        scope.tables = table.map(|table| BTreeSet::from([table]));
         let (routes, doubt) = observer.routes_where(&scope, |route| query.is_about_route(route))?;
         snapshot.observed.routes = routes;
         snapshot.mark_read(Kind::Route, doubt);

@@ -322,7 +322,7 @@ pub(crate) fn a_route_that_lost_one_next_hop_is_deleted_whole() {
     let dst = "2001:db8:50::/48";
     let hop = |gateway: &str| {
         let hop = NextHop::via(gateway.parse().unwrap());
-        hop.with_dev(Some("up0".parse().unwrap()))
+        hop.with_dev("up0".parse().unwrap())
     };
     let hops = NextHops::Many(vec![hop("fe80::2"), hop("fe80::3")]);
     let both = Route::new(dst.parse().unwrap(), hops);
@@ -379,7 +379,7 @@ pub(crate) fn a_list_changed_in_its_place_is_seen() {
 
 fn out_of_up0(gateway: &str) -> NextHops<IfName> {
     let hop = NextHop::via(gateway.parse().unwrap());
-    NextHops::One(hop.with_dev(Some("up0".parse().unwrap())))
+    NextHops::One(hop.with_dev("up0".parse().unwrap()))
 }
 
 fn by_object(dst: &str, gateway: &str) -> Route<IfName> {

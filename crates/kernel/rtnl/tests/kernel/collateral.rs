@@ -21,8 +21,9 @@ fn down(link: Link<IfName>) -> Link<IfName> {
     link.with_up(false)
 }
 
-fn port_of(master: Option<&str>, link: Link<IfName>) -> Link<IfName> {
-    link.with_master(master.map(name))
+fn port_of(master: Option<&str>, mut link: Link<IfName>) -> Link<IfName> {
+    link.master = Some(master.map(name));
+    link
 }
 
 /// Asserts that a pass changes nothing, and holds an op because of the named object.

@@ -32,7 +32,6 @@ fn vlan(dev: &str, lower: &str, id: u16) -> Link<IfName> {
 }
 
 fn bond(mode: BondMode, miimon: u32) -> Link<IfName> {
-    let (mode, miimon) = (Some(mode), Some(miimon));
     up(LinkKind::Bond(BondAttrs::default().with_mode(mode).with_miimon(miimon)), "bond0")
 }
 
@@ -197,7 +196,7 @@ pub(crate) fn a_bond_takes_new_ports_and_lets_them_go() {
     let whole = |mode, miimon| {
         links(vec![port(p0.clone(), "bond0"), port(p1.clone(), "bond0"), bond(mode, miimon)])
     };
-    let alone = p1.clone().with_master(None);
+    let alone = p1.clone().with_no_master();
     let states = [
         whole(BondMode::ActiveBackup, 100),
         whole(BondMode::ActiveBackup, 200),

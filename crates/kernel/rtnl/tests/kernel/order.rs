@@ -15,7 +15,7 @@ use crate::support::{address, converge, describe, name, nothing, pass, rows, up}
 
 fn pair() -> Vec<Link<IfName>> {
     let end = |dev: &str, peer: &str, lladdr: &str| {
-        up(LinkKind::veth(name(peer)), dev).with_address(Some(lladdr.parse().unwrap()))
+        up(LinkKind::veth(name(peer)), dev).with_address(lladdr.parse().unwrap())
     };
     vec![end("v0", "v1", "02:00:00:00:00:01"), end("v1", "v0", "02:00:00:00:00:02")]
 }

@@ -23,12 +23,12 @@ pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// The PEM files of a certificate.
+/// The two files that a server or a client needs to prove its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The path of the certificate.
+    /// The path of the certificate, in PEM.
     pub certificate: PathBuf,
-    /// The path of its private key.
+    /// The path of its private key, in PEM.
     pub key: PathBuf,
 }
 

@@ -3,6 +3,16 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Options for the members of a cluster.
+///
+/// ```no_run
+/// use trueup_contracts::etcd::{Cluster, ClusterOptions};
+///
+/// let mut cluster = Cluster::start(&ClusterOptions::local(3).with_tls())?;
+/// let leader = cluster.wait_for_leader()?;
+/// cluster.kill(leader)?;
+/// assert_ne!(cluster.wait_for_leader()?, leader);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ClusterOptions {

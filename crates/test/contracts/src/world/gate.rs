@@ -11,6 +11,19 @@ use trueup_world::{
 
 /// A gate between a store and its users, in place of a network. While it is closed each call fails
 /// as [unavailable](ErrorKind::Unavailable), and each watch ends.
+///
+/// ```
+/// use std::sync::Arc;
+/// use trueup_contracts::world::Gate;
+/// use trueup_world::Store;
+///
+/// fn is_cut_off(store: Arc<dyn Store>) -> bool {
+///     let gate = Arc::new(Gate::default());
+///     let store = gate.around(store);
+///     gate.close(); // from here on each call fails
+///     store.read(b"/", None).is_err()
+/// }
+/// ```
 #[derive(Debug, Default)]
 pub struct Gate {
     is_closed: AtomicBool,

@@ -19,37 +19,37 @@ pub(crate) fn links(specs: &[LinkSpec], clean: bool) -> Vec<Link<IfName>> {
     let mut links: Vec<Link<IfName>> = Vec::new();
     for (dev, spec) in &seen {
         let kind = match *dev {
-            "br0" | "br1" => LinkKind::Bridge(
-                BridgeAttrs::default()
-                    .with_stp((spec.variant & 1 != 0).then_some(spec.variant & 2 != 0))
-                    .with_ageing_time(
-                        (spec.variant & 4 != 0).then_some(if spec.variant & 2 != 0 {
-                            6000
-                        } else {
-                            0
-                        }),
-                    ),
-            ),
+            "br0" | "br1" => LinkKind::Bridge({
+                let mut it = BridgeAttrs::default();
+                it.stp = (spec.variant & 1 != 0).then_some(spec.variant & 2 != 0);
+                it.ageing_time =
+                    (spec.variant & 4 != 0).then_some(if spec.variant & 2 != 0 { 6000 } else { 0 });
+                it
+            }),
             "v0" => LinkKind::veth(name("v1")),
             "v1" => LinkKind::veth(name("v0")),
-            "vx0" => LinkKind::Vxlan(
-                VxlanAttrs::new(u32::from(spec.variant & 1) + 1)
-                    .with_local((spec.variant & 2 != 0).then(|| ip(false, 3, 1)))
-                    .with_remote((spec.variant & 4 != 0).then(|| ip(false, 3, 9)))
-                    .with_port(4789)
-                    .with_learning((spec.variant & 4 != 0).then_some(spec.variant & 1 != 0))
-                    .with_ttl((spec.variant & 2 != 0).then_some(3 + spec.variant)),
-            ),
-            "mv0" => LinkKind::Macvlan(
-                MacvlanAttrs::new(if spec.variant & 1 != 0 && seen.contains_key("br1") {
-                    name("br1")
+            "vx0" => LinkKind::Vxlan({
+                let mut it = VxlanAttrs::new(u32::from(spec.variant & 1) + 1).with_port(4789);
+                it.local = (spec.variant & 2 != 0).then(|| ip(false, 3, 1));
+                it.remote = (spec.variant & 4 != 0).then(|| ip(false, 3, 9));
+                it.learning = (spec.variant & 4 != 0).then_some(spec.variant & 1 != 0);
+                it.ttl = (spec.variant & 2 != 0).then_some(3 + spec.variant);
+                it
+            }),
+            "mv0" => LinkKind::Macvlan({
+                let mut it =
+                    MacvlanAttrs::new(if spec.variant & 1 != 0 && seen.contains_key("br1") {
+                        name("br1")
+                    } else {
+                        name("ext0")
+                    });
+                it.mode = (spec.variant & 2 != 0).then_some(if spec.variant & 4 != 0 {
+                    MacvlanMode::Private
                 } else {
-                    name("ext0")
-                })
-                .with_mode((spec.variant & 2 != 0).then_some(
-                    if spec.variant & 4 != 0 { MacvlanMode::Private } else { MacvlanMode::Bridge },
-                )),
-            ),
+                    MacvlanMode::Bridge
+                });
+                it
+            }),
             "ifb0" => LinkKind::Ifb,
             _ => {
                 let mut link = Link::must_exist(name(dev));

@@ -101,14 +101,16 @@ impl Agents {
 ///
 /// If the protocol is reserved, which a parsed file never has.
 fn options(settings: &Settings) -> Result<Options, trueup_rtnl::Error> {
-    let options = Options::default()
+    let mut options = Options::default()
         .with_registered_protocol(settings.protocol)?
         .with_adopt(settings.adopt)
         .with_adopt_protocols(settings.adopt_protocols)
         .with_take(settings.take)
         .with_grace(settings.grace.unwrap_or(Duration::ZERO))
-        .with_max_deletes(settings.max_deletes)
         .with_domain(settings.domain.clone());
+    if let Some(max_deletes) = settings.max_deletes {
+        options = options.with_max_deletes(max_deletes);
+    }
     let each = settings.ownership.iter();
     Ok(each.fold(options, |options, (kind, proof)| options.with_ownership(*kind, *proof)))
 }

@@ -83,7 +83,8 @@ fn first(topology: u16, kinds: &[&str]) -> Vec<Link<IfName>> {
     links.extend(pair("v1", "v0"));
     links.extend(pair("p0", "p1"));
     links.extend(pair("p1", "p0"));
-    let bridge = BridgeAttrs::default().with_stp(bit(15).then_some(true));
+    let mut bridge = BridgeAttrs::default();
+    bridge.stp = bit(15).then_some(true);
     links.push(up(LinkKind::Bridge(bridge), "br0"));
     links.push(up(LinkKind::Ifb, "i0"));
     let below = if bit(4) { "br0" } else { "v1" };

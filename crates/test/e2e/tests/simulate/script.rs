@@ -312,7 +312,8 @@ fn interrupted_nexthops(turn: &mut Turn, last: &mut Option<Desired>) {
         return;
     };
     let route = |dst: &str, via: &str| {
-        let hop = NextHop::via(via.parse().ok()?).with_dev("ext0".parse::<IfName>().ok());
+        let mut hop = NextHop::via(via.parse().ok()?);
+        hop.dev = "ext0".parse::<IfName>().ok();
         let route = Route::new(dst.parse().ok()?, NextHops::One(hop));
         Some(route.with_table(254))
     };

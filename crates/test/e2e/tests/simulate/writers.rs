@@ -118,7 +118,7 @@ fn run_base(namespace: &Namespace, base: &Desired) {
         };
         let action = if update.is_some() { Action::Update } else { Action::Create };
         let mut change = sight.change(action, protocol(object, 4));
-        change.op = change.op.with_was(update);
+        change.op = update.into_iter().fold(change.op, Op::with_was);
         let result = carry_out(namespace, &change);
         assert_eq!(result, "done", "{}", change.line());
     }
@@ -240,7 +240,9 @@ impl Sight {
                     _ => Action::Update,
                 };
                 let mut change = self.change(action, object);
-                change.op = change.op.with_was((action == Action::Update).then_some(was));
+                if action == Action::Update {
+                    change.op = change.op.with_was(was);
+                }
                 vec![change]
             }
             9 => {

@@ -26,7 +26,7 @@ pub(crate) fn a_link_under_the_name_of_an_end_that_goes_is_ours() {
     let mut ours = Ours::new(Options::default(), false);
     let up = |dev: &str, kind| Link::new(name(dev), kind).with_up(true);
     let pair = |one: &str, other: &str| {
-        let peer = Some(name(other));
+        let peer = name(other);
         up(one, LinkKind::veth(peer))
     };
     let vxlan = LinkKind::Vxlan(VxlanAttrs::new(1).with_port(4789));

@@ -84,13 +84,12 @@ fn check_keys(fields: &Fields<'_>, kind: Option<&str>) -> Result<()> {
 }
 
 fn read_bridge(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
-    Ok(LinkKind::Bridge(
-        BridgeAttrs::default()
-            .with_stp(fields.read("stp", parse::flag)?)
-            .with_vlan_filtering(fields.read("vlan_filtering", parse::flag)?)
-            .with_forward_delay(fields.read("forward_delay", forward_delay)?)
-            .with_ageing_time(fields.read("ageing_time", parse::number(0..=u32::MAX))?),
-    ))
+    let mut bridge = BridgeAttrs::default();
+    bridge.stp = fields.read("stp", parse::flag)?;
+    bridge.vlan_filtering = fields.read("vlan_filtering", parse::flag)?;
+    bridge.forward_delay = fields.read("forward_delay", forward_delay)?;
+    bridge.ageing_time = fields.read("ageing_time", parse::number(0..=u32::MAX))?;
+    Ok(LinkKind::Bridge(bridge))
 }
 
 /// Less than two seconds is not a valid delay for a bridge with a spanning tree, and a bridge
@@ -110,7 +109,7 @@ fn forward_delay(value: &Value<'_>) -> Result<u32> {
 
 fn read_veth(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
     let peer = fields.read("peer", own_name)?;
-    Ok(LinkKind::veth(peer))
+    Ok(peer.map_or_else(LinkKind::veth_without_peer, LinkKind::veth))
 }
 
 fn read_vlan(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
@@ -122,14 +121,16 @@ fn read_vlan(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
 
 fn read_macvlan(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
     let link = fields.required("link", "link = \"eth0\"", parse::name)?;
-    let mode = one_of(fields, "mode", MacvlanMode::ALL, MacvlanMode::name)?;
-    Ok(LinkKind::Macvlan(MacvlanAttrs::new(link).with_mode(mode)))
+    let mut macvlan = MacvlanAttrs::new(link);
+    macvlan.mode = one_of(fields, "mode", MacvlanMode::ALL, MacvlanMode::name)?;
+    Ok(LinkKind::Macvlan(macvlan))
 }
 
 fn read_bond(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
-    let mode = one_of(fields, "mode", BondMode::ALL, BondMode::name)?;
-    let miimon = fields.read("miimon", parse::number(0..=INT_MAX))?;
-    Ok(LinkKind::Bond(BondAttrs::default().with_mode(mode).with_miimon(miimon)))
+    let mut bond = BondAttrs::default();
+    bond.mode = one_of(fields, "mode", BondMode::ALL, BondMode::name)?;
+    bond.miimon = fields.read("miimon", parse::number(0..=INT_MAX))?;
+    Ok(LinkKind::Bond(bond))
 }
 
 fn read_vrf(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
@@ -164,13 +165,14 @@ fn read_vxlan(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
         let message = "group_address: not a multicast group: write it as `remote`";
         return fields.fault("group_address", message);
     }
-    let vxlan = VxlanAttrs::new(fields.required("id", "id = 100", parse::number(0..=0xff_ffff))?)
-        .with_local(fields.read("local", parse::address)?)
-        .with_remote(remote.or(group))
-        .with_port(fields.read("port", parse::number(1..=u16::MAX))?)
-        .with_link(fields.read("link", parse::name)?)
-        .with_learning(fields.read("learning", parse::flag)?)
-        .with_ttl(fields.read("ttl", parse::number(0..=255))?);
+    let mut vxlan =
+        VxlanAttrs::new(fields.required("id", "id = 100", parse::number(0..=0xff_ffff))?);
+    vxlan.local = fields.read("local", parse::address)?;
+    vxlan.remote = remote.or(group);
+    vxlan.port = fields.read("port", parse::number(1..=u16::MAX))?;
+    vxlan.learning = fields.read("learning", parse::flag)?;
+    vxlan.ttl = fields.read("ttl", parse::number(0..=255))?;
+    vxlan.link = fields.read("link", parse::name)?;
     // `vxlan_config_validate` in drivers/net/vxlan/vxlan_core.c.
     if group.is_some() && vxlan.link.is_none() {
         let message = "group_address: a group needs `link`: write link = \"eth0\"";

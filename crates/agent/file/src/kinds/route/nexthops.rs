@@ -66,10 +66,9 @@ fn many(fields: &Fields<'_>, list: &Value<'_>) -> Result<NextHops<IfName>> {
 
 /// Reads one next hop, except its weight.
 fn hop(fields: &Fields<'_>) -> Result<NextHop<IfName>> {
-    let hop = NextHop::default()
-        .with_via(fields.read("via", parse::address)?)
-        .with_dev(fields.read("dev", parse::name)?)
-        .with_onlink(fields.flag("onlink")?);
+    let mut hop = NextHop::default().with_onlink(fields.flag("onlink")?);
+    hop.via = fields.read("via", parse::address)?;
+    hop.dev = fields.read("dev", parse::name)?;
     if hop.via.is_none() && hop.dev.is_none() {
         return fault(fields.at, "a next hop needs `via` or `dev`: write one of them");
     }

@@ -30,7 +30,7 @@ fn a_route_is_confined_to_what_the_collection_says() {
     let collects = collect("within = [\"10.20.0.0/16\"]\nmetric = 7\ntable = 100\ndev = \"eth0\"");
     let data = via("10.20.1.0/24", "10.0.0.11").replace(" }", ", \"metric\": 9 }");
     let accepted = accepted(&collects, &[("a", &data)]);
-    let hop = NextHop::via("10.0.0.11".parse().unwrap()).with_dev(Some("eth0".parse().unwrap()));
+    let hop = NextHop::via("10.0.0.11".parse().unwrap()).with_dev("eth0".parse().unwrap());
     let expected: Route<IfName> = Route::new("10.20.1.0/24".parse().unwrap(), NextHops::One(hop))
         .with_metric(7)
         .with_table(100);

@@ -6,14 +6,15 @@ use std::net::IpAddr;
 use crate::values::serial::by_word;
 use crate::values::{Dev, words};
 
-/// The attributes of a bridge.
+/// The attributes of a bridge (`IFLA_BR_*`). In a desired one, `None` leaves a field as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct BridgeAttrs {
     /// True if the spanning tree protocol runs.
     pub stp: Option<bool>,
-    /// True if the bridge filters by VLAN tags.
+    /// True if the bridge forwards only the VLANs of each port. Needs
+    /// `CONFIG_BRIDGE_VLAN_FILTERING`.
     pub vlan_filtering: Option<bool>,
     /// The forwarding delay in hundredths of a second, as `ip -d link` shows it. A desired one is
     /// even.
@@ -61,7 +62,7 @@ impl<D> MacvlanAttrs<D> {
     }
 }
 
-/// The attributes of a bond.
+/// The attributes of a bond (`IFLA_BOND_*`). In a desired one, `None` leaves a field as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -109,10 +110,10 @@ impl<D> VxlanAttrs<D> {
 }
 
 setters! { impl BridgeAttrs {
-    with_stp(stp: impl Into<Option<bool>>);
-    with_vlan_filtering(vlan_filtering: impl Into<Option<bool>>);
-    with_forward_delay(forward_delay: impl Into<Option<u32>>);
-    with_ageing_time(ageing_time: impl Into<Option<u32>>);
+    with_stp(stp: bool);
+    with_vlan_filtering(vlan_filtering: bool);
+    with_forward_delay(forward_delay: u32);
+    with_ageing_time(ageing_time: u32);
 } }
 
 setters! { impl VlanAttrs<D> {
@@ -120,21 +121,21 @@ setters! { impl VlanAttrs<D> {
 } }
 
 setters! { impl MacvlanAttrs<D> {
-    with_mode(mode: impl Into<Option<MacvlanMode>>);
+    with_mode(mode: MacvlanMode);
 } }
 
 setters! { impl BondAttrs {
-    with_mode(mode: impl Into<Option<BondMode>>);
-    with_miimon(miimon: impl Into<Option<u32>>);
+    with_mode(mode: BondMode);
+    with_miimon(miimon: u32);
 } }
 
 setters! { impl VxlanAttrs<D> {
-    with_local(local: impl Into<Option<IpAddr>>);
-    with_remote(remote: impl Into<Option<IpAddr>>);
-    with_port(port: impl Into<Option<u16>>);
-    with_link(link: impl Into<Option<D>>);
-    with_learning(learning: impl Into<Option<bool>>);
-    with_ttl(ttl: impl Into<Option<u8>>);
+    with_local(local: IpAddr);
+    with_remote(remote: IpAddr);
+    with_port(port: u16);
+    with_link(link: D);
+    with_learning(learning: bool);
+    with_ttl(ttl: u8);
 } }
 
 /// The EtherType of a VLAN tag.
@@ -151,7 +152,7 @@ pub enum VlanProtocol {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MacvlanMode {
-    /// Not at all.
+    /// Not at all: the device below drops packets between them.
     Private,
     /// Through an outside switch.
     Vepa,

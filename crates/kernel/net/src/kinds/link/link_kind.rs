@@ -9,6 +9,15 @@ use super::{
 use crate::values::{Dev, IfName};
 
 /// An interface's kind (`IFLA_INFO_KIND`), with that kind's attributes.
+///
+/// ```
+/// use trueup_net::{IfName, LinkKind, VlanAttrs};
+///
+/// let vlan: LinkKind<IfName> = LinkKind::Vlan(VlanAttrs::new("eth0".parse()?, 7));
+/// assert_eq!(vlan.name(), "vlan");
+/// assert_eq!(LinkKind::<IfName>::veth("p1".parse()?).name(), "veth");
+/// # Ok::<(), trueup_net::ParseError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -50,8 +59,13 @@ pub enum LinkKind<D = Dev> {
 
 impl<D> LinkKind<D> {
     /// Makes one end of a pair, with the other end's name.
-    pub fn veth(peer: impl Into<Option<IfName>>) -> LinkKind<D> {
-        LinkKind::Veth { peer: peer.into() }
+    pub fn veth(peer: IfName) -> LinkKind<D> {
+        LinkKind::Veth { peer: Some(peer) }
+    }
+
+    /// Makes one end of a pair whose other end is in another namespace.
+    pub fn veth_without_peer() -> LinkKind<D> {
+        LinkKind::Veth { peer: None }
     }
 
     /// Translates the reference to the device below to another type.

@@ -23,10 +23,10 @@ fn a_search_takes_what_is_not_stated_for_a_wildcard() {
 #[test]
 fn a_search_takes_each_selector_that_is_stated_for_itself() {
     let open = Rule::new(Family::Inet, 7, RuleAction::Lookup(100));
-    let name = |text: &str| Some(text.parse().unwrap());
+    let name = |text: &str| text.parse().unwrap();
     let each = [
-        open.clone().with_from(Some("10.0.0.0/8".parse().unwrap())),
-        open.clone().with_to(Some("10.0.0.0/8".parse().unwrap())),
+        open.clone().with_from("10.0.0.0/8".parse().unwrap()),
+        open.clone().with_to("10.0.0.0/8".parse().unwrap()),
         open.clone().with_iif(name("eth0")),
         open.clone().with_oif(name("eth0")),
         open.clone().with_fwmark(FwMark { mark: 1, mask: 0 }),

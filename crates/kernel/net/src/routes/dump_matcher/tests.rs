@@ -51,7 +51,7 @@ fn rows_in_order_match_and_rows_out_of_order_are_reported() {
 #[test]
 fn each_dump_has_the_dependencies_of_its_own_rows() {
     let (routes, mut rows) = rows(&["10.0.0.0/16", "10.1.0.0/16"]);
-    let src = Some([10, 0, 0, 9].into());
+    let src = [10, 0, 0, 9].into();
     let wanted: Routes = routes.iter().map(|route| route.with_src(src)).collect();
     for (row, index) in rows.iter_mut().zip([4, 5]) {
         let hop = NextHop::via([10, 0, 0, 1].into());
@@ -59,10 +59,10 @@ fn each_dump_has_the_dependencies_of_its_own_rows() {
     }
     let mut of_plain = matcher(&routes);
     let plain = rows.clone();
-    rows.iter_mut().for_each(|row| row.src = src);
+    rows.iter_mut().for_each(|row| row.src = Some(src));
     let mut of_others = matcher(&wanted);
     for (matcher, rows, sources) in
-        [(&mut of_plain, plain, BTreeSet::new()), (&mut of_others, rows, src.into_iter().collect())]
+        [(&mut of_plain, plain, BTreeSet::new()), (&mut of_others, rows, BTreeSet::from([src]))]
     {
         matcher.begin(Family::Inet);
         for (row, index) in rows.iter().zip([4, 5]) {

@@ -57,23 +57,24 @@ pub(super) fn decode(info: &[u8], lower: Option<u32>) -> LinkKind {
     let data = Attrs::new(info.find(IFLA_INFO_DATA).unwrap_or(&[]));
     let known = match name {
         b"bridge" => Some(LinkKind::Bridge(decode_bridge(data))),
-        b"veth" => Some(LinkKind::veth(data.find(VETH_INFO_PEER).and_then(read_peer))),
+        b"veth" => Some(LinkKind::Veth { peer: data.find(VETH_INFO_PEER).and_then(read_peer) }),
         b"vxlan" => decode_vxlan(data).map(LinkKind::Vxlan),
         b"vlan" => decode_vlan(data, lower),
         b"macvlan" => {
-            Some(LinkKind::Macvlan(MacvlanAttrs::new(Dev::index(lower.unwrap_or(0))).with_mode(
-                data.find(IFLA_MACVLAN_MODE).and_then(read_u32).and_then(MacvlanMode::from_number),
-            )))
+            let mut macvlan = MacvlanAttrs::new(Dev::index(lower.unwrap_or(0)));
+            let mode = data.find(IFLA_MACVLAN_MODE).and_then(read_u32);
+            macvlan.mode = mode.and_then(MacvlanMode::from_number);
+            Some(LinkKind::Macvlan(macvlan))
         }
         b"ifb" => Some(LinkKind::Ifb),
         b"dummy" => Some(LinkKind::Dummy),
-        b"bond" => Some(LinkKind::Bond(
-            BondAttrs::default()
-                .with_mode(
-                    data.find(IFLA_BOND_MODE).and_then(read_u8).and_then(BondMode::from_number),
-                )
-                .with_miimon(data.find(IFLA_BOND_MIIMON).and_then(read_u32)),
-        )),
+        b"bond" => {
+            let mut bond = BondAttrs::default();
+            let mode = data.find(IFLA_BOND_MODE).and_then(read_u8);
+            bond.mode = mode.and_then(BondMode::from_number);
+            bond.miimon = data.find(IFLA_BOND_MIIMON).and_then(read_u32);
+            Some(LinkKind::Bond(bond))
+        }
         b"vrf" => data.find(IFLA_VRF_TABLE).and_then(read_u32).map(|table| LinkKind::Vrf { table }),
         b"tun" => match data.find(IFLA_TUN_TYPE).and_then(read_u8) {
             Some(TUN) => Some(LinkKind::Tun),
@@ -180,7 +181,11 @@ pub(super) fn write_observed(
 fn has_changes(kind: &LinkKind) -> bool {
     match kind {
         LinkKind::Bridge(bridge) => *bridge != BridgeAttrs::default(),
-        LinkKind::Vxlan(vxlan) => *vxlan != VxlanAttrs::new(vxlan.id).with_port(vxlan.port),
+        LinkKind::Vxlan(vxlan) => {
+            let mut fixed = VxlanAttrs::new(vxlan.id);
+            fixed.port = vxlan.port;
+            *vxlan != fixed
+        }
         LinkKind::Macvlan(MacvlanAttrs { mode, .. }) => mode.is_some(),
         LinkKind::Bond(BondAttrs { miimon, .. }) => miimon.is_some(),
         _ => false,
@@ -191,7 +196,9 @@ fn has_changes(kind: &LinkKind) -> bool {
 pub(super) fn changed_first(link: &Link) -> Option<LinkKind> {
     let kind = match &link.kind {
         Some(LinkKind::Bridge(bridge)) if is_stopped(bridge) => {
-            LinkKind::Bridge((*bridge).with_forward_delay(None))
+            let mut first = *bridge;
+            first.forward_delay = None;
+            LinkKind::Bridge(first)
         }
         Some(LinkKind::Vxlan(_)) if link.mtu.is_some() => return None,
         kind => kind.clone()?,
@@ -203,7 +210,9 @@ pub(super) fn changed_first(link: &Link) -> Option<LinkKind> {
 pub(super) fn changed_after(link: &Link) -> Option<LinkKind> {
     let kind = match &link.kind {
         Some(LinkKind::Bridge(bridge)) if is_stopped(bridge) => {
-            LinkKind::Bridge(BridgeAttrs::default().with_forward_delay(bridge.forward_delay))
+            let mut last = BridgeAttrs::default();
+            last.forward_delay = bridge.forward_delay;
+            LinkKind::Bridge(last)
         }
         Some(kind @ LinkKind::Vxlan(_)) if link.mtu.is_some() => kind.clone(),
         _ => return None,

@@ -151,7 +151,9 @@ impl<'a> Row<'a> {
     /// Returns the route's identity.
     #[must_use]
     pub fn key(&self) -> RouteKey {
-        self.common.key().with_from(self.from())
+        let mut key = self.common.key();
+        key.from = self.from();
+        key
     }
 
     /// Returns the whole route, in canonical form. For a [plain](Self::plain) row without a nexthop
@@ -281,9 +283,9 @@ pub(super) fn read_hops(family: Family, mut rest: &[u8]) -> Option<(Vec<NextHop>
         let (flags, weight) = (*rest.get(2)?, *rest.get(3)?);
         let index = read_u32(rest.get(4..RTNH_LEN)?)?;
         let mut next = NextHop::default()
-            .with_dev((index != 0).then(|| Dev::index(index)))
             .with_weight(u16::from(weight) + 1)
             .with_onlink(flags & RTNH_F_ONLINK != 0);
+        next.dev = (index != 0).then(|| Dev::index(index));
         all &= flags & RTNH_F_PERVASIVE == 0;
         let mut attrs = Attrs::new(attrs);
         for (number, payload) in attrs.by_ref() {

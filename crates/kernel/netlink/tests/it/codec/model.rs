@@ -51,7 +51,10 @@ fn link_addr() -> impl Strategy<Value = LinkAddr> {
 fn hop() -> impl Strategy<Value = NextHop> {
     let hop = (option::of(any_ip()), dev(), 1..=256u16, any::<bool>());
     hop.prop_map(|(via, dev, weight, onlink)| {
-        NextHop::default().with_via(via).with_dev(dev).with_weight(weight).with_onlink(onlink)
+        let mut it = NextHop::default().with_weight(weight).with_onlink(onlink);
+        it.via = via;
+        it.dev = Some(dev);
+        it
     })
 }
 
@@ -100,16 +103,16 @@ pub(crate) fn route() -> impl Strategy<Value = Route> {
         (key, value, 1..=255u8).prop_map(move |(key, value, protocol)| {
             let (table, dst, metric, tos, from) = key;
             let (kind, nexthops, src, scope, metrics) = value;
-            let route = Route::new(dst, nexthops)
+            let mut route = Route::new(dst, nexthops)
                 .with_table(table)
                 .with_metric(metric)
                 .with_tos(tos)
-                .with_from(from.filter(|_| family == Family::Inet6))
                 .with_kind(kind)
-                .with_src(src)
                 .with_scope(Scope(scope))
                 .with_metrics(metrics)
                 .with_protocol(protocol);
+            route.from = from.filter(|_| family == Family::Inet6);
+            route.src = src;
             route.canonical()
         })
     })
@@ -133,15 +136,15 @@ pub(crate) fn address() -> impl Strategy<Value = Address> {
         );
         let rest = (lifetimes, any::<u32>(), any::<u32>(), any::<u8>());
         (identity, ipv4, rest).prop_map(|(identity, ipv4, rest)| {
-            let address = Address::new(identity.0, identity.1)
-                .with_peer(identity.2)
+            let mut address = Address::new(identity.0, identity.1)
                 .with_scope(Scope(ipv4.0))
-                .with_label(ipv4.1)
-                .with_broadcast(ipv4.2.map(Into::into))
                 .with_lifetimes(rest.0)
                 .with_flags(AddressFlags::from_bits(rest.1))
                 .with_metric(rest.2)
                 .with_protocol(rest.3);
+            address.peer = identity.2;
+            address.label = ipv4.1;
+            address.broadcast = ipv4.2.map(Into::into);
             address.canonical(None)
         })
     })
@@ -156,15 +159,15 @@ pub(crate) fn neighbour() -> impl Strategy<Value = Neighbour> {
     let value = (option::of(link_addr()), state, any::<[bool; 3]>(), any::<u8>());
     (dev(), any_ip(), value).prop_map(|(dev, dst, (lladdr, state, flags, protocol))| {
         let [router, ext_learn, proxy] = flags;
-        Neighbour::proxy(dev, dst)
-            .with_lladdr(lladdr)
+        let mut neighbour = Neighbour::proxy(dev, dst)
             .with_state(state)
             .with_router(router)
             // A state that the kernel changes by itself can be declared in no other way.
             .with_ext_learn(ext_learn || state == NeighbourState::Dynamic)
             .with_proxy(proxy)
-            .with_protocol(protocol)
-            .canonical()
+            .with_protocol(protocol);
+        neighbour.lladdr = lladdr;
+        neighbour.canonical()
     })
 }
 
@@ -192,22 +195,22 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
         let selectors = (networks, names, mark, ports(), ports(), bytes, uids, limits);
         (head, selectors).prop_map(move |(head, selectors)| {
             let (networks, names, mark, sport, dport, bytes, uidrange, limits) = selectors;
-            let rule = Rule::new(family, head.0, head.2)
+            let mut rule = Rule::new(family, head.0, head.2)
                 .with_protocol(head.1)
                 .with_not(head.3)
-                .with_from(networks.0)
-                .with_to(networks.1)
-                .with_iif(names.0)
-                .with_oif(names.1)
-                .with_fwmark(mark.map(|(mark, mask)| FwMark { mark, mask }))
                 .with_tos(bytes.0)
-                .with_ipproto(bytes.1)
-                .with_sport(sport)
-                .with_dport(dport)
-                .with_uidrange(uidrange)
-                .with_l3mdev(bytes.2)
-                .with_suppress_prefixlength(limits.0)
-                .with_suppress_ifgroup(limits.1);
+                .with_l3mdev(bytes.2);
+            rule.from = networks.0;
+            rule.to = networks.1;
+            rule.iif = names.0;
+            rule.oif = names.1;
+            rule.fwmark = mark.map(|(mark, mask)| FwMark { mark, mask });
+            rule.ipproto = bytes.1;
+            rule.sport = sport;
+            rule.dport = dport;
+            rule.uidrange = uidrange;
+            rule.suppress_prefixlength = limits.0;
+            rule.suppress_ifgroup = limits.1;
             rule.canonical()
         })
     })
@@ -217,13 +220,14 @@ fn vxlan() -> impl Strategy<Value = VxlanAttrs> {
     let ends = (option::of(any_ip()), option::of(any_ip()), option::of(dev()));
     let rest = (option::of(any::<u16>()), option::of(any::<bool>()), option::of(any::<u8>()));
     (0..1u32 << 24, ends, rest).prop_map(|(id, ends, rest)| {
-        VxlanAttrs::new(id)
-            .with_local(ends.0)
-            .with_remote(ends.1)
-            .with_link(ends.2)
-            .with_port(rest.0)
-            .with_learning(rest.1)
-            .with_ttl(rest.2)
+        let mut it = VxlanAttrs::new(id);
+        it.local = ends.0;
+        it.remote = ends.1;
+        it.port = rest.0;
+        it.learning = rest.1;
+        it.ttl = rest.2;
+        it.link = ends.2;
+        it
     })
 }
 
@@ -231,11 +235,12 @@ fn bridge() -> impl Strategy<Value = BridgeAttrs> {
     let flags = (option::of(any::<bool>()), option::of(any::<bool>()));
     let times = (option::of(any::<u32>()), option::of(any::<u32>()));
     (flags, times).prop_map(|(flags, times)| {
-        BridgeAttrs::default()
-            .with_stp(flags.0)
-            .with_vlan_filtering(flags.1)
-            .with_forward_delay(times.0)
-            .with_ageing_time(times.1)
+        let mut it = BridgeAttrs::default();
+        it.stp = flags.0;
+        it.vlan_filtering = flags.1;
+        it.forward_delay = times.0;
+        it.ageing_time = times.1;
+        it
     })
 }
 
@@ -249,15 +254,20 @@ fn link_kind() -> impl Strategy<Value = LinkKind> {
         (dev(), 0..4095u16, protocol).prop_map(|(link, id, protocol)| LinkKind::Vlan(
             VlanAttrs::new(link, id).with_protocol(protocol)
         )),
-        (dev(), mode(MacvlanMode::ALL.len())).prop_map(|(link, at)| LinkKind::Macvlan(
-            MacvlanAttrs::new(link).with_mode(at.map(|at| MacvlanMode::ALL[at]))
-        )),
+        (dev(), mode(MacvlanMode::ALL.len())).prop_map(|(link, at)| {
+            let mut it = MacvlanAttrs::new(link);
+            it.mode = at.map(|at| MacvlanMode::ALL[at]);
+            LinkKind::Macvlan(it)
+        }),
         Just(LinkKind::Ifb),
         Just(LinkKind::Dummy),
         (mode(BondMode::ALL.len()), option::of(any::<u32>())).prop_map(|(at, miimon)| {
-            LinkKind::Bond(
-                BondAttrs::default().with_mode(at.map(|at| BondMode::ALL[at])).with_miimon(miimon),
-            )
+            LinkKind::Bond({
+                let mut it = BondAttrs::default();
+                it.mode = at.map(|at| BondMode::ALL[at]);
+                it.miimon = miimon;
+                it
+            })
         }),
         any::<u32>().prop_map(|table| LinkKind::Vrf { table }),
     ]
@@ -269,14 +279,15 @@ pub(crate) fn link() -> impl Strategy<Value = Link> {
     let common = (any::<bool>(), any::<u32>(), link_addr());
     let rest = (option::of(dev()), "[ -~]{0,40}", any::<u32>());
     (kind, common, rest).prop_map(|(kind, common, rest)| {
-        Link::new(kind.0, kind.2)
+        let mut it = Link::new(kind.0, kind.2)
             .with_index(kind.1)
             .with_up(common.0)
             .with_mtu(common.1)
             .with_address(common.2)
-            .with_master(rest.0)
             .with_alias(rest.1.into_bytes())
-            .with_group(rest.2)
+            .with_group(rest.2);
+        it.master = Some(rest.0);
+        it
     })
 }
 

@@ -81,10 +81,9 @@ fn plainly(head: [u8; 12], attributes: &[Attribute]) -> Option<Route> {
         Some(address) => Prefix::new(address, len).ok(),
     };
     let dst = prefix(addresses(1).next_back(), head[1])?;
-    let hop = NextHop::default()
-        .with_via(attributes.iter().filter_map(gateway).next_back())
-        .with_dev(numbers(4).next_back().filter(|dev| *dev != 0).map(Dev::index))
-        .with_onlink(head[8] & 4 != 0);
+    let mut hop = NextHop::default().with_onlink(head[8] & 4 != 0);
+    hop.via = attributes.iter().filter_map(gateway).next_back();
+    hop.dev = numbers(4).next_back().filter(|dev| *dev != 0).map(Dev::index);
     let nexthops = match numbers(30).next_back() {
         Some(id) if id != 0 => NextHops::Object(id, hop.dev.into_iter().collect()),
         _ if hop.via.is_none() && hop.dev.is_none() => NextHops::None,

@@ -238,7 +238,8 @@ pub(crate) fn a_temporary_ipv6_address_is_the_kernels() {
 pub(crate) fn dumps_are_filtered_by_device() {
     let (mut net, a, _) = Net::with_devices();
     let all = net.addresses(Family::Inet);
-    let scope = ReadScope::whole().with_devices(a.as_index().map(|index| BTreeSet::from([index])));
+    let mut scope = ReadScope::whole();
+    scope.devices = a.as_index().map(|index| BTreeSet::from([index]));
     let mut found = net.all::<Address>(&scope);
     found.retain(|address| address.family() == Family::Inet);
     let expected: Vec<_> = all.iter().filter(|found| found.dev == a).cloned().collect();

@@ -1,5 +1,7 @@
 //! Links of the kinds that every kernel here has. The bytes of the others are tested elsewhere.
 
+use std::net::IpAddr;
+
 use trueup_net::{
     BridgeAttrs, Dev, Link, LinkAddr, LinkKind, MacvlanAttrs, MacvlanMode, ObjectKind as _,
     VxlanAttrs,
@@ -30,7 +32,7 @@ fn dressed(link: &Link, master: Dev) -> Link {
 
 fn kinds(a: Dev) -> Vec<LinkKind> {
     let macvlan = |mode| LinkKind::Macvlan(MacvlanAttrs::new(a).with_mode(mode));
-    let ip = |text: &str| Some(text.parse().unwrap());
+    let ip = |text: &str| text.parse().unwrap();
     vec![
         LinkKind::Bridge(BridgeAttrs::default()),
         LinkKind::Bridge(bridge()),
@@ -52,10 +54,10 @@ fn kinds(a: Dev) -> Vec<LinkKind> {
                 .with_link(a)
                 .with_learning(true),
         ),
-        macvlan(None),
-        macvlan(Some(MacvlanMode::Private)),
-        macvlan(Some(MacvlanMode::Bridge)),
-        macvlan(Some(MacvlanMode::Source)),
+        LinkKind::Macvlan(MacvlanAttrs::new(a)),
+        macvlan(MacvlanMode::Private),
+        macvlan(MacvlanMode::Bridge),
+        macvlan(MacvlanMode::Source),
         LinkKind::Ifb,
     ]
 }
@@ -185,12 +187,11 @@ pub(crate) fn a_master_is_changed_alone_and_then_up_is_told_again() {
         create(&mut net, &plain);
     }
     let fresh = net.link("x").unwrap();
-    let port = |up, master| fresh.clone().with_up(up).with_master(master);
+    let up = fresh.clone().with_up(true);
     let br = net.dev("br");
-    let wanted = port(true, Some(br));
+    let (wanted, alone) = (up.clone().with_master(br), up.with_no_master());
     assert!(link::changes_master(&wanted, Some(&fresh)) && link::changes_master(&wanted, None));
-    assert!(!link::changes_master(&port(true, None), Some(&fresh)));
-    assert!(!link::changes_master(&port(true, None), None));
+    assert!(!link::changes_master(&alone, Some(&fresh)) && !link::changes_master(&alone, None));
 
     net.send(|b| link::change_master(b, &wanted, Some(&fresh), &existing)).unwrap();
     let enslaved = net.link("x").unwrap();
@@ -200,7 +201,6 @@ pub(crate) fn a_master_is_changed_alone_and_then_up_is_told_again() {
     assert_eq!((ready.master, ready.up), (Some(Some(br)), Some(true)));
 
     // Like a bond: down again, which the observation does not show.
-    let alone = port(true, None);
     net.send(|b| link::change_master(b, &alone, Some(&ready), &existing)).unwrap();
     let down = Link::must_exist(name("x")).with_up(false);
     change(&mut net, &down, None);
@@ -216,21 +216,14 @@ pub(crate) fn a_change_brings_about_all_that_can_change_in_place() {
     let ip = |text: &str| Some(text.parse().unwrap());
     let changed = |kind: &LinkKind| match kind {
         LinkKind::Bridge(_) => LinkKind::Bridge(bridge()),
-        LinkKind::Vxlan(vxlan) => LinkKind::Vxlan(
-            (*vxlan)
-                .with_local(
-                    vxlan
-                        .local
-                        .and_then(|at| ip(if at.is_ipv4() { "10.0.1.1" } else { "2001:db8:1::1" })),
-                )
-                .with_remote(
-                    vxlan
-                        .remote
-                        .and_then(|at| ip(if at.is_ipv4() { "10.0.1.2" } else { "ff05::2" })),
-                )
-                .with_link(vxlan.link.map(|_| b))
-                .with_ttl(9),
-        ),
+        LinkKind::Vxlan(vxlan) => {
+            let mut changed = (*vxlan).with_ttl(9);
+            let by_family = |at: IpAddr, v4, v6| ip(if at.is_ipv4() { v4 } else { v6 });
+            changed.local = vxlan.local.and_then(|at| by_family(at, "10.0.1.1", "2001:db8:1::1"));
+            changed.remote = vxlan.remote.and_then(|at| by_family(at, "10.0.1.2", "ff05::2"));
+            changed.link = vxlan.link.map(|_| b);
+            LinkKind::Vxlan(changed)
+        }
         LinkKind::Macvlan(MacvlanAttrs { link, .. }) => {
             LinkKind::Macvlan(MacvlanAttrs::new(*link).with_mode(MacvlanMode::Vepa))
         }
@@ -260,7 +253,7 @@ pub(crate) fn a_change_brings_about_all_that_can_change_in_place() {
 
         let bare = Link::must_exist(name("x"))
             .with_up(false)
-            .with_master(None)
+            .with_no_master()
             .with_alias([])
             .with_group(0);
         net.send(|b| link::change(b, &bare, Some(&now), &existing)).unwrap();
@@ -289,7 +282,7 @@ pub(crate) fn a_peer_in_another_namespace_is_none() {
     net.socket.request(&message).unwrap();
 
     let found = net.link("x").unwrap();
-    assert_eq!(found.kind, Some(LinkKind::veth(None)));
+    assert_eq!(found.kind, Some(LinkKind::veth_without_peer()));
     assert!(net.link("y").is_none());
 }
 
@@ -311,9 +304,12 @@ pub(crate) fn one_link_is_asked_for_by_name() {
 
 pub(crate) fn what_netlink_cannot_create_is_refused() {
     let mut buffer = Vec::new();
-    for kind in
-        [LinkKind::Tun, LinkKind::Tap, LinkKind::Other("gretap".into()), LinkKind::veth(None)]
-    {
+    for kind in [
+        LinkKind::Tun,
+        LinkKind::Tap,
+        LinkKind::Other("gretap".into()),
+        LinkKind::veth_without_peer(),
+    ] {
         let refused = link::create(&mut buffer, &Link::new(name("x"), kind), 0, &existing);
         assert!(matches!(refused, Err(EncodeError::Refused(_))));
     }

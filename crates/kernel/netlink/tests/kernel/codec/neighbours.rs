@@ -118,7 +118,8 @@ pub(crate) fn dumps_are_filtered_by_device() {
             net.send(|b| codec::replace(b, &desired, &existing)).unwrap();
         }
     }
-    let scope = ReadScope::whole().with_devices(a.as_index().map(|index| BTreeSet::from([index])));
+    let mut scope = ReadScope::whole();
+    scope.devices = a.as_index().map(|index| BTreeSet::from([index]));
     // One dump of IPv4 neighbours, and one of IPv4 proxy entries.
     for query in &Neighbour::dumps(&scope, true)[..2] {
         let found = net.dump(&query.request, Neighbour::decode);

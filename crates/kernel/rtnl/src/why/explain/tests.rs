@@ -16,7 +16,7 @@ use crate::{Options, Rtnl};
 fn older() -> (Namespace, MemoryLedger) {
     let kernel = mask(Kernel::new().namespace(), &[trueup_testkit::Kind::Address]);
     let name: IfName = "v0".parse().unwrap();
-    let peer = Some("v1".parse().unwrap());
+    let peer = "v1".parse().unwrap();
     let network: IpNetwork = "10.1.0.1/24".parse().unwrap();
     let desired = Desired::default()
         .with_links([Link::new(name, LinkKind::veth(peer))])
