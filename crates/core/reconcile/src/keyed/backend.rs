@@ -188,7 +188,7 @@ impl<K> Clone for Keys<'_, K> {
 
 impl<K> Copy for Keys<'_, K> {}
 
-/// The result of [`Backend::observe`]. A map of values converts into a complete one.
+/// The result of [`Backend::observe`]. A map or an iterator of values converts into a complete one.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -229,7 +229,8 @@ impl<K: Ord, V> Observation<K, V> {
     /// Returns why the state of a key is not known; `None` if it is.
     pub(super) fn doubt(&self, key: &K) -> Option<&str> {
         let unread = self.unread.get(key);
-        unread.or_else(|| self.incomplete.as_ref().filter(|_| !self.values.contains_key(key)))
+        unread
+            .or_else(|| self.incomplete.as_ref().filter(|_| !self.values.contains_key(key)))
             .map(String::as_str)
     }
 }
@@ -237,6 +238,13 @@ impl<K: Ord, V> Observation<K, V> {
 impl<K, V> From<BTreeMap<K, V>> for Observation<K, V> {
     fn from(values: BTreeMap<K, V>) -> Self {
         Observation { values, unread: BTreeMap::new(), incomplete: None }
+    }
+}
+
+/// Collects a complete observation.
+impl<K: Ord, V> FromIterator<(K, V)> for Observation<K, V> {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
+        pairs.into_iter().collect::<BTreeMap<_, _>>().into()
     }
 }
 
@@ -272,9 +280,9 @@ impl<K, V> Change<K, V> {
     /// Returns the object's key.
     pub fn key(&self) -> &K {
         match self {
-            Change::Create { key, .. } | Change::Update { key, .. } | Change::Delete { key, .. } => {
-                key
-            }
+            Change::Create { key, .. }
+            | Change::Update { key, .. }
+            | Change::Delete { key, .. } => key,
         }
     }
 

@@ -67,8 +67,7 @@ impl<K: Ord + Clone> Contention<K> {
         while applied.times.front().is_some_and(|at| now.saturating_duration_since(*at) > WINDOW) {
             applied.times.pop_front();
         }
-        let goes_on =
-            applied.delays > 0 && now.saturating_duration_since(applied.until) <= WINDOW;
+        let goes_on = applied.delays > 0 && now.saturating_duration_since(applied.until) <= WINDOW;
         if applied.times.len() > LOSSES || goes_on {
             let delay = FIRST.saturating_mul(1 << applied.delays.min(10)).min(LAST);
             applied.until = now.checked_add(delay).unwrap_or(now);

@@ -50,8 +50,8 @@ pub(super) struct Done<B: Backend> {
     pub(super) conditions: BTreeMap<B::Key, Condition>,
     /// The keys that the next pass must look at.
     pub(super) unsettled: BTreeSet<B::Key>,
-    /// False if the ledger may differ from the records.
-    pub(super) is_recorded: bool,
+    /// False if the ledger may differ from the records, or has keys that the pass does not know.
+    pub(super) is_known: bool,
 }
 
 type Ranked<B> = (u8, <B as Backend>::Key);
@@ -70,7 +70,7 @@ impl<B: Backend> Default for Done<B> {
             is_whole: true,
             conditions: BTreeMap::new(),
             unsettled: BTreeSet::new(),
-            is_recorded: true,
+            is_known: true,
         }
     }
 }
@@ -105,7 +105,7 @@ impl<B: Backend> Pass<'_, B> {
             .map_err(Error::Backend)?;
         if self.is_everything && B::OWNERSHIP == Ownership::Marker {
             let marked = seen.values.iter().filter(|(key, now)| self.backend.has_marker(key, now));
-            self.keys.extend(marked.map(|(key, _)| key.clone()));
+            self.keys.extend(marked.map(|(key, _)| key).chain(seen.unread.keys()).cloned());
         }
         seen.values.retain(|key, _| self.keys.contains(key) && !seen.unread.contains_key(key));
         Ok(seen)
@@ -151,7 +151,7 @@ impl<B: Backend> Pass<'_, B> {
         }
         if self.limits.ops() == 0 && !claims.is_empty() {
             // The pass only observes. The ledger learns of it in the next one.
-            self.done.is_recorded = false;
+            self.done.is_known = false;
             self.note(claims);
             return Ok(());
         }
@@ -214,7 +214,9 @@ impl<B: Backend> Pass<'_, B> {
                     changes.insert((change.rank(), change.key().clone()), change);
                 }
                 (Verdict::Change | Verdict::Conflict, Some(to), Some(from))
-                    if is_refused && !(is_ours && self.due.contains(&key)) =>
+                    if is_refused
+                        && (is_ours || B::OWNERSHIP == Ownership::Value)
+                        && !(is_ours && self.due.contains(&key)) =>
                 {
                     let failure = stored_otherwise(&to, &from);
                     let change = Change::Update { key, from, to };
@@ -278,7 +280,7 @@ impl<B: Backend> Pass<'_, B> {
         }
         if let Err(error) = self.begin(steps) {
             self.done.trouble.push(format!("the ledger could not record the intents: {error}"));
-            self.done.is_recorded = false;
+            self.done.is_known = false;
             for step in steps {
                 self.done.set_outcome(step, Outcome::Pending(Pending::Unrecorded));
             }
@@ -360,7 +362,7 @@ impl<B: Backend> Pass<'_, B> {
         }
         if let Err(error) = self.commit(claims) {
             self.done.trouble.push(format!("the ledger could not record the outcomes: {error}"));
-            self.done.is_recorded = false;
+            self.done.is_known = false;
         }
     }
 
@@ -383,6 +385,13 @@ impl<B: Backend> Pass<'_, B> {
                 None
             }
             (Ownership::Key, Some(Ok(())), Some(to), Some(_)) => Some(to.clone()),
+            // It was certainly not deleted, whoever has changed its value since it was read.
+            (Ownership::Key, None, None, Some(_)) => before.cloned(),
+            (Ownership::Key, Some(Err(failure)), None, Some(_))
+                if !matches!(failure.class, ErrorClass::Unknown | ErrorClass::DoneAlready) =>
+            {
+                before.cloned()
+            }
             _ => settle::<B>(before, from, to, now),
         };
         let otherwise = match (tried, to, now) {
@@ -453,7 +462,7 @@ impl<B: Backend> Pass<'_, B> {
         }
         self.done.trouble.push(format!("the changes could not be read back: {error}"));
         // The next pass looks at everything.
-        self.done.is_recorded = false;
+        self.done.is_known = false;
     }
 
     /// Judges each key by the last observation, and makes the report.
@@ -463,7 +472,8 @@ impl<B: Backend> Pass<'_, B> {
             let record = self.records.by_key.get(key);
             let is_open = self.records.open.contains_key(key);
             if let Some(why) = self.doubt(key, seen) {
-                if wanted.is_some() || record.is_some() || is_open {
+                let may_be_ours = B::OWNERSHIP == Ownership::Marker || record.is_some() || is_open;
+                if wanted.is_some() || may_be_ours {
                     self.done.is_whole = false;
                     let op = self.done.op_of(key);
                     let condition = op.and_then(Op::condition);
@@ -492,9 +502,10 @@ impl<B: Backend> Pass<'_, B> {
             let condition = match (self.done.conflicts.get(key), now, op) {
                 (Some(_), Some(now), _) => Condition::Conflict { foreign: value_text(now) },
                 (_, now, Some(op))
-                    if op.outcome.failure().is_some_and(|failure| {
-                        failure.class == ErrorClass::StoredOtherwise
-                    }) =>
+                    if op
+                        .outcome
+                        .failure()
+                        .is_some_and(|failure| failure.class == ErrorClass::StoredOtherwise) =>
                 {
                     Condition::StoredOtherwise { stored: now.map(value_text) }
                 }
@@ -513,6 +524,8 @@ impl<B: Backend> Pass<'_, B> {
         if let Some(why) = &seen.incomplete {
             self.done.trouble.push(format!("not everything could be read: {why}"));
             self.done.is_whole = false;
+            // Objects of ours may be missing in the keys: the next pass looks at everything.
+            self.done.is_known = false;
         }
         let done = &mut self.done;
         let ops: Vec<_> = std::mem::take(&mut done.ops).into_values().collect();

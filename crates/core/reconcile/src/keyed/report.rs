@@ -176,12 +176,10 @@ impl<K, V> Op<K, V> {
         Some(match &self.outcome {
             Outcome::Applied => return None,
             Outcome::Failed(failure) | Outcome::Declined(failure) => failure.condition(),
-            Outcome::Pending(Pending::Own(Wait::Contended(_))) => Condition::Contended {
-                why: "another writer undoes it repeatedly".to_owned(),
-            },
-            Outcome::Pending(Pending::Backoff(_)) => {
-                Condition::Pending { why: PUT_OFF.to_owned() }
+            Outcome::Pending(Pending::Own(Wait::Contended(_))) => {
+                Condition::Contended { why: "another writer undoes it repeatedly".to_owned() }
             }
+            Outcome::Pending(Pending::Backoff(_)) => Condition::Pending { why: PUT_OFF.to_owned() },
             Outcome::Pending(pending) => Condition::Pending { why: pending.to_string() },
         })
     }
@@ -200,6 +198,13 @@ impl fmt::Display for Wait {
         let Wait::Contended(left) = self;
         let seconds = left.as_millis().div_ceil(1000);
         write!(f, "another writer undoes it repeatedly; the next try is in {seconds} s")
+    }
+}
+
+impl<K, V: Serialize> Conflict<K, V> {
+    /// Returns the other writer's value as JSON, cut to 200 characters.
+    pub fn foreign_text(&self) -> String {
+        value_text(&self.foreign)
     }
 }
 

@@ -30,7 +30,7 @@ use crate::{
 /// - An object that another writer undoes more than three times in a minute is restored with growing
 ///   delays, from one second to one minute. Another declared value ends the delay.
 pub struct Keyed<B: Backend> {
-    backend: B,
+    pub(super) backend: B,
     /// What the last pass knew; `None` if the next one must look at everything.
     known: Option<Known<B>>,
     /// The objects that are not in place.
@@ -217,7 +217,7 @@ impl<B: Backend> Source for Keyed<B> {
         };
         let mut report = guarded(|| pass.run()).map_err(Error::Panicked)??;
         let Pass { records, keys, done, .. } = pass;
-        let Done { conditions, unsettled, is_recorded, .. } = done;
+        let Done { conditions, unsettled, is_known, .. } = done;
         report.statuses = self.note_statuses(&keys, is_everything, conditions);
         // Objects that the pass did not look at may be known to be wrong.
         report.converged = report.converged && self.undone.is_empty();
@@ -225,7 +225,7 @@ impl<B: Backend> Source for Keyed<B> {
             report.coverage = EventCoverage::Everything;
         }
         self.unsettled = unsettled;
-        self.known = is_recorded.then(|| Known { records, revision: desired.revision() });
+        self.known = is_known.then(|| Known { records, revision: desired.revision() });
         Ok(report)
     }
 
