@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as StdError;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Instant;
 
 use trueup_diff::{Found, Verdict, decide};
@@ -15,8 +16,8 @@ use super::record::{Record, Records, encode, is_ours, settle};
 use super::report::{Conflict, Finding, Op, Report, Wait, digest, op_key, value_text};
 use super::source::Error;
 use crate::{
-    Condition, ErrorClass, EventCoverage, Failure, Ledger, LedgerError, Outcome, PassLimits,
-    Pending,
+    Condition, ErrorClass, EventCoverage, Failure, Ledger, LedgerError, OpKey, Outcome, PassLimits,
+    Pending, Status,
 };
 
 /// A running pass: its inputs, and the results so far.
@@ -28,6 +29,8 @@ pub(super) struct Pass<'a, B: Backend> {
     pub(super) limits: &'a PassLimits<'a>,
     pub(super) contention: &'a mut Contention<B::Key>,
     pub(super) now: Instant,
+    /// The objects that earlier passes left out of place.
+    pub(super) undone: &'a BTreeMap<OpKey, (B::Key, Arc<Status>)>,
     /// The records of the ledger, kept as the ledger has them.
     pub(super) records: Records<B::Key, B::Value>,
     /// The keys that the pass looks at.
@@ -242,8 +245,11 @@ impl<B: Backend> Pass<'_, B> {
                 _ => {}
             }
         }
+        // One that fails again and again takes no other's share of the limits.
+        let (failed, others): (Vec<_>, Vec<_>) =
+            changes.into_iter().partition(|((_, key), _)| self.has_failed(key));
         let mut steps = Vec::new();
-        for (ranked, change) in changes {
+        for (ranked, change) in others.into_iter().chain(failed) {
             let pending = match self.held(&change, steps.len()) {
                 Some(pending) => pending,
                 None => {
@@ -254,6 +260,13 @@ impl<B: Backend> Pass<'_, B> {
             self.done.add_op(change, Outcome::Pending(pending));
         }
         steps
+    }
+
+    /// Returns true if the object's last op failed.
+    fn has_failed(&self, key: &B::Key) -> bool {
+        let known = || self.undone.get(&op_key(B::KIND, key));
+        !self.undone.is_empty()
+            && known().is_some_and(|(_, it)| matches!(it.condition, Condition::Failed { .. }))
     }
 
     /// Returns why a change is not made now; `None` if it is. `ahead` is the number of changes

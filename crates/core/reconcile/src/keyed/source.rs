@@ -209,6 +209,7 @@ impl<B: Backend> Source for Keyed<B> {
             limits: &limits,
             contention: &mut self.contention,
             now,
+            undone: &self.undone,
             records,
             keys,
             is_everything,

@@ -92,6 +92,7 @@ trueup_testkit::kernel_tests![
     the_example_of_a_daemon_goes_on_beside_what_cannot_be,
     the_readme_shows_it,
     an_agent_with_a_section_of_its_own_keeps_files_and_routes,
+    the_page_on_sources_shows_the_rules_of_a_section,
     rules_of_a_section_are_kept_among_foreign_ones,
     a_rule_of_a_section_that_is_stored_otherwise_is_written_once,
     an_agent_with_rules_is_killed_at_each_call_of_nft,

@@ -97,6 +97,13 @@ fn handle(name: &str) -> String {
     rules().into_iter().find(|(rule, _)| rule.ends_with(&comment)).unwrap().1
 }
 
+pub(crate) fn the_page_on_sources_shows_the_rules_of_a_section() {
+    let example = include_str!("../../../../agent/agent/examples/nft.rs");
+    let program = example.split_once("\n\n").unwrap().1;
+    let page = include_str!("../../../../../docs/source.md");
+    assert!(page.contains(program), "docs/source.md shows another one");
+}
+
 pub(crate) fn rules_of_a_section_are_kept_among_foreign_ones() {
     let desk = Desk::new();
     let (both, web) = ([("ssh", SSH), ("web", WEB)], [("web", WEB)]);

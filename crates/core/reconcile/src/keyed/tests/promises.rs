@@ -264,6 +264,17 @@ fn limits_leave_ops_pending() {
 }
 
 #[test]
+fn an_op_that_fails_takes_no_other_ones_share_of_the_limits() {
+    let (mut source, mut ledger) = new::<BY_VALUE>();
+    source.backend.refuses.insert(1);
+    let desired = declared(&[(1, "one"), (2, "two"), (3, "three")]);
+    for _ in 0..3 {
+        pass(&mut source, &mut ledger, &desired, full().with_ops(1));
+    }
+    assert_eq!(source.backend.texts.len(), 2);
+}
+
+#[test]
 fn an_object_that_is_put_off_keeps_its_status() {
     let (mut source, mut ledger) = new::<BY_VALUE>();
     source.backend.refuses.insert(1);
