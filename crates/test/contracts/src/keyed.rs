@@ -61,7 +61,7 @@ where
             a_value_reads_back_and_is_not_written_again,
         ),
         ("a_changed_value_is_replaced_in_place", a_changed_value_is_replaced_in_place),
-        ("an_object_that_went_is_made_again", an_object_that_went_is_made_again),
+        ("a_removed_object_is_made_again", an_object_that_went_is_made_again),
         ("a_create_takes_no_other_writers_object", a_create_takes_no_other_writers_object),
         ("a_foreign_object_stays", a_foreign_object_stays),
         ("each_op_has_one_outcome_within_the_limits", each_op_has_one_outcome_within_the_limits),
@@ -251,7 +251,7 @@ where
     process.clear();
 }
 
-fn an_object_that_went_is_made_again<F: Fixture>(fixture: &F)
+fn a_removed_object_is_made_again<F: Fixture>(fixture: &F)
 where
     ValueOf<F>: Debug,
 {
@@ -392,7 +392,7 @@ struct FaultyLedger {
     inner: MemoryLedger,
     writes: usize,
     is_dead: bool,
-    /// The number of the write at which the process dies, and whether it is recorded.
+    /// The number of the write at which the process dies, and true if the write is recorded.
     dies_at: Option<(usize, bool)>,
 }
 

@@ -104,8 +104,8 @@ pub trait Backend {
         Subscribed::Unsupported
     }
 
-    /// Returns true if the subscription reports each later change of every object, whoever makes
-    /// it. A driver then runs full passes less often.
+    /// Returns true if the subscription reports each later change of every object by any
+    /// writer. A driver then runs full passes less often.
     fn reports_every_change(&self) -> bool {
         false
     }
@@ -132,7 +132,7 @@ pub enum Ownership {
     /// The object has the value in the ledger, which was read back after our last change. If
     /// another writer changes the value, the object is foreign from then on, and stays.
     ///
-    /// If a value is stored in a form that [`Backend::same`] does not know, it cannot be told from
+    /// If a value is stored in a form that [`Backend::same`] does not know, it looks like
     /// another writer's change. It is then not ours.
     Value,
     /// The key is in the ledger, because we created its object. If another writer changes the

@@ -398,7 +398,7 @@ impl<B: Backend> Pass<'_, B> {
                 None
             }
             (Ownership::Key, Some(Ok(())), Some(to), Some(_)) => Some(to.clone()),
-            // It was certainly not deleted, whoever has changed its value since it was read.
+            // It was certainly not deleted, even if its value has changed since it was read.
             (Ownership::Key, None, None, Some(_)) => before.cloned(),
             (Ownership::Key, Some(Err(failure)), None, Some(_))
                 if !matches!(failure.class, ErrorClass::Unknown | ErrorClass::DoneAlready) =>

@@ -138,7 +138,7 @@ pub(super) fn settle<B: Backend>(
     match (B::OWNERSHIP, to) {
         (Ownership::Marker, _) => None,
         (_, Some(to)) if B::same(to, now) => Some(to.clone()),
-        // The key stays ours, whoever changed its value.
+        // The key stays ours, even if another writer changed its value.
         (Ownership::Key, Some(to)) => before.map(|_| to.clone()),
         (Ownership::Key, None) if from == Some(now) => before.cloned(),
         _ => before.filter(|before| B::same(before, now)).cloned(),

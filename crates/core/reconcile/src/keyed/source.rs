@@ -41,7 +41,7 @@ pub struct Keyed<B: Backend> {
     dirty: BTreeSet<B::Key>,
     is_subscribed: bool,
     /// The revision of the desired state at the last call of `changed_keys`.
-    told: Option<Revision>,
+    asked_at: Option<Revision>,
     contention: Contention<B::Key>,
     pub(super) clock: fn() -> Instant,
 }
@@ -61,7 +61,7 @@ impl<B: Backend> Keyed<B> {
             unsettled: BTreeSet::new(),
             dirty: BTreeSet::new(),
             is_subscribed: false,
-            told: None,
+            asked_at: None,
             contention: Contention::new(),
             clock: Instant::now,
         }
@@ -231,8 +231,8 @@ impl<B: Backend> Source for Keyed<B> {
     }
 
     fn changed_keys(&mut self, desired: &Self::Desired, _: &()) -> Option<Vec<OpKey>> {
-        let told = self.told.replace(desired.revision())?;
-        let keys: BTreeSet<OpKey> = desired.since(told)?.map(Self::op_key).collect();
+        let asked_at = self.asked_at.replace(desired.revision())?;
+        let keys: BTreeSet<OpKey> = desired.since(asked_at)?.map(Self::op_key).collect();
         Some(keys.into_iter().collect())
     }
 

@@ -87,7 +87,7 @@ impl World {
             }
             (_, None) => {
                 // By key, an object of ours that is missing and made by another writer cannot be
-                // told from ours.
+                // distinguished from ours.
                 let is_recorded = self.recorded.contains(key.to_string().as_bytes());
                 if self.ownership != BY_KEY || !is_recorded {
                     self.put(key, value);

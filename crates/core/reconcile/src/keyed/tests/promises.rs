@@ -16,7 +16,7 @@ use crate::{
     PassLimits, Pending, Report as _, Source as _,
 };
 
-/// A subsystem that does as it is told by a test.
+/// A subsystem whose faults a test sets.
 #[derive(Default)]
 struct Texts<const O: u8> {
     texts: BTreeMap<u32, String>,
@@ -238,7 +238,7 @@ fn a_missing_result_is_an_unknown_one() {
     source.backend.refuses.insert(2);
     let desired = declared(&[(1, "one"), (2, "two")]);
     let report = pass(&mut source, &mut ledger, &desired, full());
-    // The first was made all the same, as the subsystem shows.
+    // The subsystem shows that the first was made.
     assert_eq!(report.applied().map(|op| *op.change.key()).collect::<Vec<_>>(), [1]);
     assert_eq!(report.failed().next().unwrap().1.class, ErrorClass::Unknown);
 }
