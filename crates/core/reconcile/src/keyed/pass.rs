@@ -58,6 +58,7 @@ pub(super) struct Done<B: Backend> {
 }
 
 type Ranked<B> = (u8, <B as Backend>::Key);
+type ReportOf<B> = Report<<B as Backend>::Key, <B as Backend>::Value>;
 type Seen<B> = Observation<<B as Backend>::Key, <B as Backend>::Value>;
 type Claims<B> = BTreeMap<<B as Backend>::Key, Record<<B as Backend>::Value>>;
 /// The result of one change; `None` if it was not tried.
@@ -80,7 +81,7 @@ impl<B: Backend> Default for Done<B> {
 
 impl<B: Backend> Pass<'_, B> {
     /// Runs the pass. If it cannot run, nothing has changed.
-    pub(super) fn run(&mut self) -> Result<Report<B::Key, B::Value>, Error<B::Error>> {
+    pub(super) fn run(&mut self) -> Result<ReportOf<B>, Error<B::Error>> {
         if self.records.strange > 0 {
             let count = self.records.strange;
             self.done.trouble.push(format!("{count} keys in the ledger cannot be parsed"));
@@ -479,7 +480,7 @@ impl<B: Backend> Pass<'_, B> {
     }
 
     /// Judges each key by the last observation, and makes the report.
-    fn conclude(&mut self, seen: &Seen<B>) -> Report<B::Key, B::Value> {
+    fn conclude(&mut self, seen: &Seen<B>) -> ReportOf<B> {
         for key in &self.keys {
             let (wanted, now) = (self.desired.get(key), seen.values.get(key));
             let record = self.records.by_key.get(key);

@@ -78,7 +78,8 @@ impl<K: Ord + Clone + DeserializeOwned, V: Clone + DeserializeOwned> Records<K, 
         let mut records = Records { by_key, open, unreadable: BTreeSet::new(), strange: 0 };
         for (key, value) in ledger.owned()? {
             records.add(&key, |records, key| {
-                Some(drop(records.by_key.insert(key, serde_json::from_slice(&value).ok()?)))
+                records.by_key.insert(key, serde_json::from_slice(&value).ok()?);
+                Some(())
             });
         }
         for (key, claim) in ledger.open_intents()? {
@@ -89,7 +90,8 @@ impl<K: Ord + Clone + DeserializeOwned, V: Clone + DeserializeOwned> Records<K, 
                     }
                     Claim::NotOurs => None,
                 };
-                Some(drop(records.open.insert(key, intent)))
+                records.open.insert(key, intent);
+                Some(())
             });
         }
         for key in &records.unreadable {

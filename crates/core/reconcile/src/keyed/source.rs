@@ -14,10 +14,10 @@ use super::contention::Contention;
 use super::entries::Entries;
 use super::pass::{Done, Pass, guarded};
 use super::record::Records;
-use super::report::{Report, op_key};
+use super::report::{Report, Wait, op_key};
 use crate::{
-    Condition, Drained, EventCoverage, Extent, Hints, LedgerError, OpKey, PassInput, Source,
-    Status, Subscribed,
+    Condition, Drained, EventCoverage, Extent, Hints, LedgerError, OpKey, PassInput, Pending,
+    Source, Status, Subscribed,
 };
 
 /// A source for a [`Backend`]: see [the module](super).
@@ -49,6 +49,13 @@ pub struct Keyed<B: Backend> {
 struct Known<B: Backend> {
     records: Records<B::Key, B::Value>,
     revision: Revision,
+}
+
+/// The keys of a pass over dirty keys.
+struct DirtyKeys<B: Backend> {
+    keys: BTreeSet<B::Key>,
+    /// The failed ones among them that are due again.
+    due: BTreeSet<B::Key>,
 }
 
 impl<B: Backend> Keyed<B> {
@@ -103,21 +110,20 @@ impl<B: Backend> Keyed<B> {
         }
     }
 
-    /// Returns the keys of a pass over dirty keys, and the failed ones among them that are due;
-    /// `None` if they are not known.
+    /// Returns the keys of a pass over dirty keys; `None` if they are not known.
     fn dirty_keys(
         &self,
         known: &Known<B>,
         input: &PassInput<'_, Self>,
         events: BTreeSet<B::Key>,
-    ) -> Option<(BTreeSet<B::Key>, BTreeSet<B::Key>)> {
+    ) -> Option<DirtyKeys<B>> {
         let due = input.limits.due().iter();
         let due = due.map(|key| Some(self.undone.get(key)?.0.clone()));
         let due: BTreeSet<_> = due.collect::<Option<_>>()?;
         let mut keys = events;
         keys.extend(input.desired.since(known.revision)?.cloned());
         keys.extend(self.unsettled.iter().chain(&due).chain(known.records.open.keys()).cloned());
-        Some((keys, due))
+        Some(DirtyKeys { keys, due })
     }
 
     /// Notes the objects that are not in place. Returns the statuses that have changed.
@@ -138,12 +144,20 @@ impl<B: Backend> Keyed<B> {
             .filter(|(_, (key, _))| !conditions.contains_key(key))
             .map(|(key, _)| (*key, None))
             .collect();
+        let cut = Pending::<Wait>::Cut.to_string();
         while let Some((key, condition)) = conditions.pop_first() {
             let at = Self::op_key(&key);
             let known = before.get(&at).map(|(_, status)| status);
-            let is_put_off = matches!(&condition, Condition::Pending { why } if why == PUT_OFF);
+            let is_same = |known: &Status| {
+                let has_failed = matches!(known.condition, Condition::Failed { .. });
+                let Condition::Pending { why } = &condition else {
+                    return known.condition == condition;
+                };
+                // An op that was not tried again keeps the reason of its failure.
+                why == PUT_OFF || has_failed && *why == cut || known.condition == condition
+            };
             let status = match known {
-                Some(known) if is_put_off || known.condition == condition => Arc::clone(known),
+                Some(known) if is_same(known) => Arc::clone(known),
                 _ => {
                     let status = Arc::new(Status::new(B::KIND, key.to_string(), condition));
                     changed.push((at, Some(Arc::clone(&status))));
@@ -182,7 +196,7 @@ impl<B: Backend> Source for Keyed<B> {
         // A pass that ends with an error leaves nothing known.
         let known = self.known.take().filter(|_| input.limits.extent() == Extent::Dirty);
         let dirty = known.and_then(|known| {
-            let (keys, due) = self.dirty_keys(&known, &input, events)?;
+            let DirtyKeys { keys, due } = self.dirty_keys(&known, &input, events)?;
             Some((known.records, keys, due))
         });
         let is_everything = dirty.is_none();

@@ -122,6 +122,10 @@ impl World {
             return Err(Refused(ErrorClass::Conflict));
         }
         if now.is_some_and(|now| self.is_foreign(&now)) {
+            if self.ownership == BY_MARKER && self.marked.contains(&key) {
+                // Its marker went after it was read. The subsystem compares it with the value.
+                return Err(Refused(ErrorClass::Conflict));
+            }
             self.violations.push(format!("{change:?} takes another writer's {now:?}"));
         }
         match change.to() {
