@@ -61,7 +61,7 @@ where
             a_value_reads_back_and_is_not_written_again,
         ),
         ("a_changed_value_is_replaced_in_place", a_changed_value_is_replaced_in_place),
-        ("a_removed_object_is_made_again", an_object_that_went_is_made_again),
+        ("a_removed_object_is_made_again", a_removed_object_is_made_again),
         ("a_create_takes_no_other_writers_object", a_create_takes_no_other_writers_object),
         ("a_foreign_object_stays", a_foreign_object_stays),
         ("each_op_has_one_outcome_within_the_limits", each_op_has_one_outcome_within_the_limits),
