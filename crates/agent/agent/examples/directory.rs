@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (Some(file), Some(state)) = (arguments.next(), arguments.next()) else {
         return Err("usage: directory FILE STATE".into());
     };
-    let agent = Agent::new(None, Some(state.into()))?.with_section(source::Directory);
+    let agent = Agent::new(None, Some(state.into()))?.with_section(source::section());
     let config = Config::default().with_interval(Duration::from_millis(200));
     let watch = agent.watch(file.as_ref(), config, |event| {
         if let Some(name) = event.name() {

@@ -1,6 +1,7 @@
 //! The classes of failed ops. A source maps its errno values or messages to them.
 
 use std::fmt;
+use std::io;
 
 use serde::{Deserialize, Serialize};
 
@@ -96,6 +97,40 @@ impl ErrorClass {
             ErrorClass::Permission => "permission",
             ErrorClass::Busy => "busy",
             ErrorClass::Unknown => "unknown",
+        }
+    }
+}
+
+/// Classifies an error of the standard library by its kind. A missing file is a
+/// [`Dependency`](ErrorClass::Dependency), an existing one a [`Conflict`](ErrorClass::Conflict). A
+/// kind that is not listed, such as a timeout, is [`Unknown`](ErrorClass::Unknown).
+///
+/// ```
+/// use std::io;
+/// use trueup_reconcile::ErrorClass;
+///
+/// assert_eq!(ErrorClass::from(io::ErrorKind::StorageFull), ErrorClass::Busy);
+/// ```
+impl From<io::ErrorKind> for ErrorClass {
+    fn from(kind: io::ErrorKind) -> ErrorClass {
+        use io::ErrorKind as Kind;
+        match kind {
+            Kind::NotFound => ErrorClass::Dependency,
+            Kind::AlreadyExists => ErrorClass::Conflict,
+            Kind::InvalidInput
+            | Kind::InvalidFilename
+            | Kind::IsADirectory
+            | Kind::NotADirectory
+            | Kind::FileTooLarge => ErrorClass::Invalid,
+            Kind::Unsupported => ErrorClass::Unsupported,
+            Kind::PermissionDenied | Kind::ReadOnlyFilesystem => ErrorClass::Permission,
+            Kind::StorageFull
+            | Kind::QuotaExceeded
+            | Kind::ResourceBusy
+            | Kind::Interrupted
+            | Kind::WouldBlock
+            | Kind::OutOfMemory => ErrorClass::Busy,
+            _ => ErrorClass::Unknown,
         }
     }
 }

@@ -4,6 +4,7 @@
 
 mod class;
 mod hints;
+pub mod keyed;
 mod ledger;
 mod limits;
 mod ordered;

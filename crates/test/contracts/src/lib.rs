@@ -8,6 +8,9 @@ pub mod control;
 #[cfg(feature = "etcd")]
 #[cfg_attr(docsrs, doc(cfg(feature = "etcd")))]
 pub mod etcd;
+#[cfg(feature = "keyed")]
+#[cfg_attr(docsrs, doc(cfg(feature = "keyed")))]
+pub mod keyed;
 #[cfg(feature = "world")]
 #[cfg_attr(docsrs, doc(cfg(feature = "world")))]
 pub mod world;

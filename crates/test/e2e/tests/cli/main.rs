@@ -27,6 +27,7 @@ mod refusals;
 mod reload;
 mod removed_state;
 mod sections;
+mod sections_nft;
 mod service;
 mod settings;
 mod stored;
@@ -55,6 +56,7 @@ use refusals::*;
 use reload::*;
 use removed_state::*;
 use sections::*;
+use sections_nft::*;
 use service::*;
 use settings::*;
 use stored::*;
@@ -92,6 +94,10 @@ trueup_testkit::kernel_tests![
     the_pictures_are_what_is_printed,
     the_first_file_is_that_of_the_readme_and_does_as_it_shows,
     an_agent_with_a_section_of_its_own_keeps_files_and_routes,
+    the_page_on_sources_shows_the_rules_of_a_section,
+    rules_of_a_section_are_kept_among_foreign_ones,
+    a_rule_of_a_section_that_is_stored_otherwise_is_written_once,
+    an_agent_with_rules_is_killed_at_each_call_of_nft,
     from_nothing_to_the_example_in_one_apply,
     a_route_moves_to_another_gateway_in_one_replace,
     a_changed_metric_leaves_one_route,

@@ -1,0 +1,148 @@
+//! The ledger's records of keys.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::backend::{Backend, Ownership};
+use crate::{Claim, Ledger, LedgerError};
+
+/// The record of a key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Record<V> {
+    /// The value that we applied; `None` if the key is not ours.
+    #[serde(with = "list", default = "Option::default", skip_serializing_if = "Option::is_none")]
+    pub(super) ours: Option<V>,
+    /// A value that was accepted, and the different value that was read back.
+    #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
+    pub(super) otherwise: Option<(V, V)>,
+}
+
+impl<V> Record<V> {
+    pub(super) fn new(ours: Option<V>) -> Record<V> {
+        Record { ours, otherwise: None }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ours.is_none() && self.otherwise.is_none()
+    }
+
+    /// Encodes the record for the ledger.
+    pub(super) fn claim(&self) -> Result<Claim, LedgerError>
+    where
+        V: Serialize,
+    {
+        if self.is_empty() { Ok(Claim::NotOurs) } else { encode(self).map(Claim::Ours) }
+    }
+}
+
+/// An optional value as a list, because the value itself may be `null`: `()` is.
+mod list {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<V: Serialize, S: Serializer>(
+        value: &Option<V>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        value.as_slice().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, V: Deserialize<'de>, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<V>, D::Error> {
+        Ok(Vec::deserialize(deserializer)?.pop())
+    }
+}
+
+/// Encodes a key or a record for the ledger.
+pub(super) fn encode(item: &impl Serialize) -> Result<Vec<u8>, LedgerError> {
+    serde_json::to_vec(item).map_err(LedgerError::new)
+}
+
+/// The parsed content of a ledger.
+pub(super) struct Records<K, V> {
+    pub(super) by_key: BTreeMap<K, Record<V>>,
+    /// The open intents: the value to apply, or `None` for a delete.
+    pub(super) open: BTreeMap<K, Option<V>>,
+    /// Keys whose record or intent cannot be parsed. They are left alone.
+    pub(super) unreadable: BTreeSet<K>,
+    /// The number of keys that cannot be parsed themselves.
+    pub(super) strange: usize,
+}
+
+impl<K: Ord + Clone + DeserializeOwned, V: Clone + DeserializeOwned> Records<K, V> {
+    pub(super) fn read(ledger: &dyn Ledger) -> Result<Records<K, V>, LedgerError> {
+        let (by_key, open) = (BTreeMap::new(), BTreeMap::new());
+        let mut records = Records { by_key, open, unreadable: BTreeSet::new(), strange: 0 };
+        for (key, value) in ledger.owned()? {
+            records.add(&key, |records, key| {
+                records.by_key.insert(key, serde_json::from_slice(&value).ok()?);
+                Some(())
+            });
+        }
+        for (key, claim) in ledger.open_intents()? {
+            records.add(&key, |records, key| {
+                let intent = match &claim {
+                    Claim::Ours(value) => {
+                        Some(serde_json::from_slice::<Record<V>>(value).ok()?.ours?)
+                    }
+                    Claim::NotOurs => None,
+                };
+                records.open.insert(key, intent);
+                Some(())
+            });
+        }
+        for key in &records.unreadable {
+            records.by_key.remove(key);
+            records.open.remove(key);
+        }
+        Ok(records)
+    }
+
+    fn add(&mut self, key: &[u8], add: impl FnOnce(&mut Self, K) -> Option<()>) {
+        match serde_json::from_slice::<K>(key) {
+            Ok(key) if add(self, key.clone()).is_none() => drop(self.unreadable.insert(key)),
+            Ok(_) => {}
+            Err(_) => self.strange += 1,
+        }
+    }
+}
+
+/// Returns true if an observed object is ours.
+pub(super) fn is_ours<B: Backend>(
+    backend: &B,
+    key: &B::Key,
+    now: &B::Value,
+    record: Option<&Record<B::Value>>,
+) -> bool {
+    let ours = record.and_then(|record| record.ours.as_ref());
+    match B::OWNERSHIP {
+        Ownership::Value => ours.is_some_and(|ours| B::same(ours, now)),
+        Ownership::Key => ours.is_some(),
+        Ownership::Marker => backend.has_marker(key, now),
+    }
+}
+
+/// Returns the value that is ours after a change whose outcome only `now` shows: after a crash, or
+/// after an error. `before` is the value that was ours, `from` the one that was read before the
+/// change, and `to` the one to apply, or `None` for a delete.
+///
+/// If it cannot be known, the object is another writer's.
+pub(super) fn settle<B: Backend>(
+    before: Option<&B::Value>,
+    from: Option<&B::Value>,
+    to: Option<&B::Value>,
+    now: Option<&B::Value>,
+) -> Option<B::Value> {
+    let now = now?;
+    match (B::OWNERSHIP, to) {
+        (Ownership::Marker, _) => None,
+        (_, Some(to)) if B::same(to, now) => Some(to.clone()),
+        // The key stays ours, even if another writer changed its value.
+        (Ownership::Key, Some(to)) => before.map(|_| to.clone()),
+        (Ownership::Key, None) if from == Some(now) => before.cloned(),
+        _ => before.filter(|before| B::same(before, now)).cloned(),
+    }
+}

@@ -1,0 +1,438 @@
+//! Single promises, each on a small subsystem.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::panic::resume_unwind;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::model::{BY_KEY, BY_MARKER, BY_VALUE, pass_time, source};
+use crate::keyed::{
+    Backend, Change, Entries, Events, Keyed, Keys, Observation, Ownership, Repeated, Report,
+};
+use crate::{
+    Claim, Condition, ErrorClass, Extent, Ledger as _, MemoryLedger, Outcome, PassInput,
+    PassLimits, Pending, Report as _, Source as _,
+};
+
+/// A subsystem whose faults a test sets.
+#[derive(Default)]
+struct Texts<const O: u8> {
+    texts: BTreeMap<u32, String>,
+    /// It stores upper case.
+    is_loud: bool,
+    /// Keys whose change panics.
+    panics: BTreeSet<u32>,
+    /// Keys whose change is refused.
+    refuses: BTreeSet<u32>,
+    events: BTreeSet<u32>,
+    /// The keys of each observation.
+    asked: Vec<usize>,
+    changes: Vec<(&'static str, u32)>,
+    /// It makes so many changes at once, and forgets the others' results.
+    results: Option<usize>,
+}
+
+impl<const O: u8> Backend for Texts<O> {
+    type Scope = ();
+    type Key = u32;
+    type Value = String;
+    type Error = io::Error;
+
+    const KIND: &'static str = "text";
+    const OWNERSHIP: Ownership = match O {
+        BY_VALUE => Ownership::Value,
+        BY_KEY => Ownership::Key,
+        _ => Ownership::Marker,
+    };
+
+    fn observe(&mut self, (): &(), keys: Keys<'_, u32>) -> io::Result<Observation<u32, String>> {
+        self.asked.push(keys.iter().count());
+        let found = keys.iter().filter_map(|key| Some((*key, self.texts.get(key)?.clone())));
+        let others = self.texts.iter().filter(|_| keys.is_everything());
+        Ok(others.map(|(key, text)| (*key, text.clone())).chain(found).collect())
+    }
+
+    fn has_marker(&self, _: &u32, text: &String) -> bool {
+        !text.starts_with("foreign")
+    }
+
+    fn apply(&mut self, (): &(), change: &Change<u32, String>) -> io::Result<()> {
+        let key = *change.key();
+        self.changes.push((change.action(), key));
+        if self.panics.contains(&key) {
+            resume_unwind(Box::new("a bug"));
+        }
+        if self.refuses.contains(&key) {
+            return Err(io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error()));
+        }
+        match change.to() {
+            None => drop(self.texts.remove(&key)),
+            Some(text) if self.is_loud => drop(self.texts.insert(key, text.to_uppercase())),
+            Some(text) => drop(self.texts.insert(key, text.clone())),
+        }
+        Ok(())
+    }
+
+    fn apply_all(
+        &mut self,
+        (): &(),
+        changes: &[Change<u32, String>],
+        done: &mut dyn FnMut(io::Result<()>) -> bool,
+    ) {
+        for (at, change) in changes.iter().enumerate() {
+            let made = self.apply(&(), change);
+            if self.results.is_none_or(|results| at < results) && !done(made) {
+                break;
+            }
+        }
+    }
+
+    fn classify(error: &io::Error) -> ErrorClass {
+        error.kind().into()
+    }
+
+    fn drain(&mut self) -> io::Result<Events<u32>> {
+        Ok(Events::Keys(std::mem::take(&mut self.events)))
+    }
+}
+
+fn declared(texts: &[(u32, &str)]) -> Entries<u32, String> {
+    Entries::from_pairs(texts.iter().map(|(key, text)| (*key, (*text).to_owned()))).unwrap()
+}
+
+fn new<const O: u8>() -> (Keyed<Texts<O>>, MemoryLedger) {
+    (source(Texts::default()), MemoryLedger::default())
+}
+
+fn pass<const O: u8>(
+    source: &mut Keyed<Texts<O>>,
+    ledger: &mut MemoryLedger,
+    desired: &Entries<u32, String>,
+    limits: PassLimits<'_>,
+) -> Report<u32, String> {
+    let input = PassInput::new(&(), desired, ledger, &()).with_limits(limits);
+    source.reconcile(input).unwrap()
+}
+
+fn full() -> PassLimits<'static> {
+    PassLimits::default()
+}
+
+fn dirty() -> PassLimits<'static> {
+    full().with_extent(Extent::Dirty)
+}
+
+fn condition(report: &Report<u32, String>, key: u32) -> Option<Condition> {
+    let mut found = None;
+    report.statuses(&mut |at, status| {
+        if at == Keyed::<Texts<BY_VALUE>>::op_key(&key) {
+            found = status.map(|status| status.condition.clone());
+        }
+    });
+    found
+}
+
+#[test]
+fn one_change_among_100_000_reads_one_key() {
+    let (mut source, mut ledger) = new::<BY_VALUE>();
+    let pairs = (0..100_000).map(|key| (key, "one".to_owned()));
+    let mut desired = Entries::from_pairs(pairs).unwrap();
+    assert!(pass(&mut source, &mut ledger, &desired, full()).converged());
+    assert!(pass(&mut source, &mut ledger, &desired, dirty()).converged());
+    source.backend.asked.clear();
+    assert_eq!(source.changed_keys(&desired, &()), None);
+    desired.insert(7, "two".to_owned());
+    let report = pass(&mut source, &mut ledger, &desired, dirty());
+    assert!(report.converged());
+    assert_eq!(report.applied().count(), 1);
+    // Before the change, and after it.
+    assert_eq!(source.backend.asked, [1, 1]);
+    assert_eq!(source.changed_keys(&desired, &()).unwrap(), [Keyed::<Texts<0>>::op_key(&7)]);
+    // Another writer takes one away.
+    source.backend.texts.remove(&9);
+    source.backend.events.insert(9);
+    assert!(pass(&mut source, &mut ledger, &desired, dirty()).converged());
+    assert_eq!(source.backend.asked, [1, 1, 1, 1]);
+    // Another desired state, of which nothing is known.
+    let other = Entries::from_pairs(desired.iter().map(|(key, text)| (*key, text.clone())));
+    assert!(pass(&mut source, &mut ledger, &other.unwrap(), dirty()).converged());
+    assert_eq!(source.backend.asked.last(), Some(&100_000));
+}
+
+#[test]
+fn more_changes_than_are_remembered_are_found_by_reading_everything() {
+    let (mut source, mut ledger) = new::<BY_VALUE>();
+    let mut desired = declared(&[]);
+    assert!(pass(&mut source, &mut ledger, &desired, full()).converged());
+    for key in 0..5_000 {
+        desired.insert(key, "one".to_owned());
+    }
+    let report = pass(&mut source, &mut ledger, &desired, dirty());
+    assert_eq!((report.applied().count(), report.converged()), (5_000, true));
+}
+
+fn stored_otherwise<const O: u8>() {
+    let (mut source, mut ledger) = new::<O>();
+    source.backend.is_loud = true;
+    let desired = declared(&[(1, "one")]);
+    for round in 0..4 {
+        let report = pass(&mut source, &mut ledger, &desired, full());
+        assert!(!report.converged());
+        let (_, failure) = report.failed().next().unwrap();
+        assert_eq!(failure.class, ErrorClass::StoredOtherwise);
+        let stored = Some("\"ONE\"".to_owned());
+        let first = (round % 2 == 0).then_some(Condition::StoredOtherwise { stored });
+        assert_eq!(condition(&report, 1), first);
+        assert_eq!(source.backend.changes.len(), 1, "it was written again");
+        if round == 1 {
+            // Another process.
+            source = super::model::source(std::mem::take(&mut source.backend));
+            source.backend.is_loud = true;
+        }
+    }
+    // The stored form is in place, and is ours if that can be known.
+    assert!(pass(&mut source, &mut ledger, &declared(&[(1, "ONE")]), full()).converged());
+    assert!(pass(&mut source, &mut ledger, &declared(&[]), full()).converged());
+    assert_eq!(source.backend.texts.is_empty(), O != BY_VALUE);
+    assert_eq!(ledger, MemoryLedger::default());
+}
+
+#[test]
+fn what_is_stored_otherwise_is_written_once() {
+    stored_otherwise::<BY_VALUE>();
+    stored_otherwise::<BY_KEY>();
+    stored_otherwise::<BY_MARKER>();
+}
+
+#[test]
+fn what_is_stored_otherwise_is_tried_again_when_it_is_due() {
+    let (mut source, mut ledger) = new::<BY_KEY>();
+    source.backend.is_loud = true;
+    let desired = declared(&[(1, "one")]);
+    pass(&mut source, &mut ledger, &desired, full());
+    source.backend.is_loud = false;
+    let due = [Keyed::<Texts<BY_KEY>>::op_key(&1)];
+    assert!(pass(&mut source, &mut ledger, &desired, dirty().with_due(&due)).converged());
+}
+
+#[test]
+fn a_panic_costs_one_object() {
+    let (mut source, mut ledger) = new::<BY_VALUE>();
+    source.backend.panics.insert(2);
+    let desired = declared(&[(1, "one"), (2, "two"), (3, "three")]);
+    let report = pass(&mut source, &mut ledger, &desired, full());
+    assert_eq!(report.applied().count(), 2);
+    let (op, failure) = report.failed().next().unwrap();
+    assert_eq!((*op.change.key(), failure.class), (2, ErrorClass::Unknown));
+    assert_eq!(failure.message, "the backend panicked: a bug");
+    source.backend.panics.clear();
+    assert!(pass(&mut source, &mut ledger, &desired, full()).converged());
+}
+
+#[test]
+fn a_missing_result_is_an_unknown_one() {
+    let (mut source, mut ledger) = new::<BY_VALUE>();
+    source.backend.results = Some(0);
+    source.backend.refuses.insert(2);
+    let desired = declared(&[(1, "one"), (2, "two")]);
+    let report = pass(&mut source, &mut ledger, &desired, full());
+    // The subsystem shows that the first was made.
+    assert_eq!(report.applied().map(|op| *op.change.key()).collect::<Vec<_>>(), [1]);
+    assert_eq!(report.failed().next().unwrap().1.class, ErrorClass::Unknown);
+}
+
+#[test]
+fn limits_leave_ops_pending() {
+    let (mut source, mut ledger) = new::<BY_VALUE>();
+    let desired = declared(&[(1, "one"), (2, "two")]);
+    for (ops, applied) in [(0, 0), (1, 1)] {
+        let report = pass(&mut source, &mut ledger, &desired, full().with_ops(ops));
+        assert_eq!(report.applied().count(), applied);
+        assert!(report.is_truncated() && !report.converged());
+    }
+    let stop = || false;
+    let report = pass(&mut source, &mut ledger, &desired, full().with_should_continue(&stop));
+    assert!(report.is_truncated());
+    let refuse: crate::BeforeChange<'_> = &|kinds| kinds != ["text"];
+    let report = pass(&mut source, &mut ledger, &desired, full().with_before_change(refuse));
+    assert!(report.is_truncated());
+    // The next dirty pass goes on with what was left.
+    assert!(pass(&mut source, &mut ledger, &desired, dirty()).converged());
+    assert_eq!(source.backend.changes, [("create", 1), ("create", 2)]);
+}
+
+#[test]
+fn an_op_that_fails_takes_no_other_ones_share_of_the_limits() {
+    let (mut source, mut ledger) = new::<BY_VALUE>();
+    source.backend.refuses.insert(1);
+    let desired = declared(&[(1, "one"), (2, "two"), (3, "three")]);
+    for _ in 0..3 {
+        pass(&mut source, &mut ledger, &desired, full().with_ops(1));
+    }
+    assert_eq!(source.backend.texts.len(), 2);
+}
+
+#[test]
+fn an_object_that_is_put_off_keeps_its_status() {
+    let (mut source, mut ledger) = new::<BY_VALUE>();
+    source.backend.refuses.insert(1);
+    let desired = declared(&[(1, "one"), (2, "two")]);
+    let report = pass(&mut source, &mut ledger, &desired, full());
+    let Some(Condition::Failed { class, errno, .. }) = condition(&report, 1) else { panic!() };
+    assert_eq!((class, errno), (ErrorClass::Busy, Some(28)));
+    let backoff = |_| Some(Duration::from_secs(1));
+    let limits = full().with_backoff(&backoff);
+    let report = pass(&mut source, &mut ledger, &desired, limits);
+    assert!(matches!(report.ops()[0].outcome, Outcome::Pending(Pending::Backoff(_))));
+    assert_eq!(condition(&report, 1), None, "no change of its status");
+    // A pass that does not look at it does not converge.
+    let limits = dirty().with_backoff(&backoff);
+    let report = pass(&mut source, &mut ledger, &desired, limits);
+    assert!(report.ops().is_empty() && !report.converged());
+    source.backend.refuses.clear();
+    let due = [Keyed::<Texts<BY_VALUE>>::op_key(&1)];
+    let never = |_| None;
+    let limits = dirty().with_backoff(&never).with_due(&due);
+    assert!(pass(&mut source, &mut ledger, &desired, limits).converged());
+}
+
+#[test]
+fn another_writers_change_by_value_makes_the_object_foreign() {
+    let (mut source, mut ledger) = new::<BY_VALUE>();
+    let desired = declared(&[(1, "one"), (2, "two")]);
+    pass(&mut source, &mut ledger, &desired, full());
+    source.backend.texts.insert(1, "foreign".to_owned());
+    source.backend.texts.insert(2, "foreign".to_owned());
+    let report = pass(&mut source, &mut ledger, &declared(&[(1, "one")]), full());
+    assert_eq!(report.findings().len(), 2);
+    assert_eq!(report.conflicts()[0].foreign, "foreign");
+    assert_eq!(
+        report.conflicts()[0].to_string(),
+        "1: \"foreign\" is another writer's, \"one\" is declared"
+    );
+    assert_eq!(condition(&report, 1).map(|it| it.name()), Some("conflict"));
+    pass(&mut source, &mut ledger, &declared(&[]), full());
+    assert_eq!(source.backend.texts.len(), 2);
+}
+
+#[test]
+fn another_writers_change_by_key_or_marker_is_undone() {
+    fn check<const O: u8>(other: &str) {
+        let (mut source, mut ledger) = new::<O>();
+        let desired = declared(&[(1, "one")]);
+        pass(&mut source, &mut ledger, &desired, full());
+        source.backend.texts.insert(1, other.to_owned());
+        assert!(pass(&mut source, &mut ledger, &desired, full()).converged());
+        assert_eq!(source.backend.texts[&1], "one");
+    }
+    check::<BY_KEY>("foreign");
+    check::<BY_MARKER>("other");
+}
+
+#[test]
+fn an_object_with_the_marker_that_is_not_declared_goes() {
+    let (mut source, mut ledger) = new::<BY_MARKER>();
+    source.backend.texts = BTreeMap::from([(1, "ours".to_owned()), (2, "foreign".to_owned())]);
+    assert!(pass(&mut source, &mut ledger, &declared(&[]), full()).converged());
+    assert_eq!(source.backend.texts.into_keys().collect::<Vec<_>>(), [2]);
+    assert_eq!(ledger, MemoryLedger::default());
+}
+
+#[test]
+fn an_object_that_another_writer_undoes_is_restored_more_slowly() {
+    let (mut source, mut ledger) = new::<BY_VALUE>();
+    let desired = declared(&[(1, "one"), (2, "two")]);
+    let mut waits = Vec::new();
+    for _ in 0..12 {
+        let report = pass(&mut source, &mut ledger, &desired, full());
+        assert_eq!(source.backend.texts.get(&2).map(String::as_str), Some("two"));
+        if let Some(left) = report.requeue_after() {
+            assert_eq!((report.contended(), report.converged()), (1, false));
+            waits.push(left.as_secs());
+            pass_time(left);
+        }
+        source.backend.texts.remove(&1);
+    }
+    assert_eq!(waits, [1, 2, 4, 8]);
+    // Another value is another matter.
+    let report = pass(&mut source, &mut ledger, &declared(&[(1, "new"), (2, "two")]), full());
+    assert!(report.converged());
+    // Left alone for long enough, it is restored at once.
+    pass_time(Duration::from_secs(1_000));
+    source.backend.texts.remove(&1);
+    assert!(pass(&mut source, &mut ledger, &desired, full()).converged());
+}
+
+#[test]
+fn a_record_that_cannot_be_parsed_costs_its_key() {
+    let (mut source, mut ledger) = new::<BY_VALUE>();
+    source.backend.texts.insert(1, "old".to_owned());
+    let old = Claim::Ours(b"a later version's".to_vec());
+    ledger.commit_outcomes([(b"1".to_vec(), old.clone()), (b"?".to_vec(), old)].into()).unwrap();
+    let report = pass(&mut source, &mut ledger, &declared(&[(2, "two")]), full());
+    assert_eq!(report.trouble(), ["1 keys in the ledger cannot be parsed"]);
+    assert!(!report.converged() && !report.is_seen_whole());
+    assert_eq!(report.applied().count(), 1);
+    assert_eq!(source.backend.texts.len(), 2);
+    assert!(!pass(&mut source, &mut ledger, &declared(&[(2, "two")]), dirty()).converged());
+    assert_eq!(ledger.owned().unwrap().len(), 3);
+}
+
+#[test]
+fn a_renamed_object_is_deleted_before_it_is_made() {
+    let (mut source, mut ledger) = new::<BY_VALUE>();
+    pass(&mut source, &mut ledger, &declared(&[(1, "one"), (3, "x")]), full());
+    source.backend.changes.clear();
+    assert!(pass(&mut source, &mut ledger, &declared(&[(0, "one"), (3, "y")]), full()).converged());
+    assert_eq!(source.backend.changes, [("delete", 1), ("update", 3), ("create", 0)]);
+}
+
+#[test]
+fn a_key_is_declared_once() {
+    assert_eq!(Entries::from_pairs([(1, 'a'), (1, 'a')]), Err(Repeated(1)));
+}
+
+/// A set of names: the value says nothing.
+#[derive(Default)]
+struct Names(Rc<RefCell<BTreeSet<String>>>);
+
+impl Backend for Names {
+    type Scope = ();
+    type Key = String;
+    type Value = ();
+    type Error = io::Error;
+
+    const KIND: &'static str = "name";
+
+    fn observe(&mut self, (): &(), _: Keys<'_, String>) -> io::Result<Observation<String, ()>> {
+        Ok(self.0.borrow().iter().map(|name| (name.clone(), ())).collect())
+    }
+
+    fn apply(&mut self, (): &(), change: &Change<String, ()>) -> io::Result<()> {
+        match change {
+            Change::Create { key, .. } => self.0.borrow_mut().insert(key.clone()),
+            change => self.0.borrow_mut().remove(change.key()),
+        };
+        Ok(())
+    }
+
+    fn classify(error: &io::Error) -> ErrorClass {
+        error.kind().into()
+    }
+}
+
+#[test]
+fn a_value_may_be_nothing() {
+    let names = Names::default();
+    let shared = Rc::clone(&names.0);
+    let (mut source, mut ledger) = (Keyed::new(names), MemoryLedger::default());
+    let desired = Entries::from_pairs([("a".to_owned(), ())]).unwrap();
+    let mut pass = |desired: &Entries<_, _>| {
+        source.reconcile(PassInput::new(&(), desired, &mut ledger, &())).unwrap()
+    };
+    assert!(pass(&desired).converged());
+    assert!(pass(&Entries::default()).converged());
+    assert!(shared.borrow().is_empty());
+}
