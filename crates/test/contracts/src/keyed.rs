@@ -76,6 +76,65 @@ where
 /// Runs the whole contract, each test on a new fixture. `new` must remove the objects of the one
 /// before.
 ///
+/// ```
+/// use std::cell::RefCell;
+/// use std::collections::BTreeMap;
+/// use std::io;
+/// use std::rc::Rc;
+///
+/// use trueup_contracts::keyed::{Fixture, Sample, check_backend};
+/// use trueup_reconcile::ErrorClass;
+/// use trueup_reconcile::keyed::{Backend, Change, Keys, Observation};
+///
+/// #[derive(Clone, Default)]
+/// struct Panel(Rc<RefCell<BTreeMap<String, u8>>>);
+///
+/// impl Backend for Panel {
+///     type Scope = ();
+///     type Key = String;
+///     type Value = u8;
+///     type Error = io::Error;
+///     const KIND: &'static str = "dial";
+///
+///     fn observe(&mut self, _: &(), _: Keys<'_, String>) -> io::Result<Observation<String, u8>> {
+///         Ok(self.0.borrow().clone().into())
+///     }
+///
+///     fn apply(&mut self, _: &(), change: &Change<String, u8>) -> io::Result<()> {
+///         let (mut dials, key) = (self.0.borrow_mut(), change.key());
+///         if dials.get(key) != change.from() {
+///             return Err(io::ErrorKind::AlreadyExists.into()); // or gone, or changed
+///         }
+///         match change.to() {
+///             Some(position) => dials.insert(key.clone(), *position),
+///             None => dials.remove(key),
+///         };
+///         Ok(())
+///     }
+///
+///     fn classify(error: &io::Error) -> ErrorClass { error.kind().into() }
+/// }
+///
+/// impl Fixture for Panel {
+///     type Backend = Panel;
+///
+///     fn backend(&self) -> Panel { self.clone() }
+///     fn scope(&self) -> &() { &() }
+///     fn samples(&self) -> Vec<Sample<Panel>> {
+///         ["gain", "tone", "bass"].map(|name| (name.to_owned(), 1, 2)).into()
+///     }
+///     fn write(&self, key: &String, value: Option<&u8>) -> bool {
+///         match value {
+///             Some(value) => self.0.borrow_mut().insert(key.clone(), *value),
+///             None => self.0.borrow_mut().remove(key),
+///         };
+///         true
+///     }
+/// }
+///
+/// check_backend(Panel::default);
+/// ```
+///
 /// # Panics
 ///
 /// A promise is not kept; the message names it.

@@ -145,6 +145,15 @@ pub enum Ownership {
 }
 
 /// The keys to read in an observation.
+///
+/// ```
+/// use std::collections::BTreeSet;
+/// use trueup_reconcile::keyed::Keys;
+///
+/// let asked = BTreeSet::from([1, 2]);
+/// let keys = Keys::only(&asked);
+/// assert!(keys.contains(&1) && !keys.is_everything());
+/// ```
 #[derive(Debug)]
 pub struct Keys<'a, K> {
     pub(super) keys: &'a BTreeSet<K>,
@@ -249,6 +258,13 @@ impl<K: Ord, V> FromIterator<(K, V)> for Observation<K, V> {
 }
 
 /// A change of one key's object.
+///
+/// ```
+/// use trueup_reconcile::keyed::Change;
+///
+/// let change = Change::Update { key: "gain", from: 1, to: 2 };
+/// assert_eq!((change.action(), change.key(), change.to()), ("update", &"gain", Some(&2)));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change<K, V> {
     /// Creates the object. The key had none when it was read.
@@ -332,6 +348,14 @@ impl<K, V> Change<K, V> {
 }
 
 /// The result of [`Backend::drain`].
+///
+/// ```
+/// use trueup_reconcile::keyed::Events;
+///
+/// let mut changed = std::collections::BTreeSet::new();
+/// changed.insert("gain");
+/// assert_ne!(Events::Keys(changed), Events::default());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Events<K> {
     /// These objects may have changed; with an empty set, none has.

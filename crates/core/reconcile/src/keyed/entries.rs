@@ -123,6 +123,10 @@ impl<K: PartialEq, V: PartialEq> PartialEq for Entries<K, V> {
 impl<K: Eq, V: Eq> Eq for Entries<K, V> {}
 
 /// The error that a key is declared twice. Its field is the key.
+///
+/// ```
+/// assert_eq!(trueup_reconcile::keyed::Repeated("gain").to_string(), "gain is declared twice");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repeated<K>(pub K);
 

@@ -14,6 +14,18 @@ use crate::{
 };
 
 /// The result of a pass. It has exactly one outcome for each op.
+///
+/// To print what a pass did and left:
+///
+/// ```
+/// use trueup_reconcile::keyed::Report;
+///
+/// fn print(report: &Report<String, u8>) {
+///     report.ops().iter().for_each(|op| println!("{op}"));
+///     report.conflicts().iter().for_each(|conflict| println!("{conflict}"));
+///     report.trouble().iter().for_each(|why| println!("{why}"));
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Report<K, V> {
     pub(super) kind: &'static str,

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 use trueup_testkit::{ip, wait_until};
 
@@ -128,6 +129,7 @@ pub(crate) fn a_rule_of_a_section_that_is_stored_otherwise_is_written_once() {
     let desk = Desk::new();
     let wrapper = Wrapper::new(&desk);
     desk.declare(&[("ssh", "tcp dport ssh accept")]);
+    let begun = Instant::now();
     for _restart in 0..2 {
         let looks = wrapper.calls("list chain");
         let mut running = Running(wrapper.command().stdout(desk.output_file()).spawn().unwrap());
@@ -135,7 +137,9 @@ pub(crate) fn a_rule_of_a_section_that_is_stored_otherwise_is_written_once() {
         assert!(running.0.try_wait().unwrap().is_none(), "it ended");
         assert!(desk.output().contains("\"condition\":\"stored_otherwise\""), "{}", desk.output());
         assert!(has(&[("ssh", SSH)]));
-        assert_eq!((wrapper.calls("add rule"), wrapper.calls("replace rule")), (1, 0));
+        assert_eq!(wrapper.calls("add rule"), 1);
+        // The loop's longest delay is a minute; it varies by a tenth.
+        assert!(wrapper.calls("replace rule") as u64 <= begun.elapsed().as_secs() / 50);
     }
     // The stored form is in place as soon as it is declared, and is ours.
     desk.declare(&[("ssh", SSH)]);
