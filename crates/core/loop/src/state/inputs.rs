@@ -109,7 +109,7 @@ impl State {
         self.stopping.is_some() || self.is_ended()
     }
 
-    /// True once no action follows: after [`Action::End`], or without a driver.
+    /// True once no action follows: after [`End`](crate::Action::End), or without a driver.
     pub fn is_ended(&self) -> bool {
         self.phase == Phase::Ended
     }
