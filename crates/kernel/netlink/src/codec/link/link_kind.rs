@@ -57,7 +57,10 @@ pub(super) fn decode(info: &[u8], lower: Option<u32>) -> LinkKind {
     let data = Attrs::new(info.find(IFLA_INFO_DATA).unwrap_or(&[]));
     let known = match name {
         b"bridge" => Some(LinkKind::Bridge(decode_bridge(data))),
-        b"veth" => Some(LinkKind::Veth { peer: data.find(VETH_INFO_PEER).and_then(read_peer) }),
+        b"veth" => {
+            let peer = data.find(VETH_INFO_PEER).and_then(read_peer);
+            Some(peer.map_or_else(LinkKind::veth_without_peer, LinkKind::veth))
+        }
         b"vxlan" => decode_vxlan(data).map(LinkKind::Vxlan),
         b"vlan" => decode_vlan(data, lower),
         b"macvlan" => {
