@@ -295,7 +295,8 @@ pub(crate) fn nexthop() -> impl Strategy<Value = Nexthop> {
     let way = (family(), dev(), any::<bool>());
     let one = way.prop_flat_map(|(family, dev, onlink)| {
         option::of(ip(family)).prop_map(move |via| {
-            let hop = NextHop::dev(dev).with_via(via).with_onlink(onlink);
+            let mut hop = NextHop::dev(dev).with_onlink(onlink);
+            hop.via = via;
             NexthopTarget::One(family, hop)
         })
     });
