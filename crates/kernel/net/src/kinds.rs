@@ -52,6 +52,7 @@ pub use rule::{FwMark, NumberRange, Rule, RuleAction, RuleKey};
 
 use std::borrow::Cow;
 
+use crate::collection::Keyed;
 use crate::devices::{Devices, Names, Problem};
 use crate::values::{Dev, IfName, Prefix};
 
@@ -254,7 +255,7 @@ setters! { impl Place {
 } }
 
 /// An authored object, which names its devices.
-pub(crate) trait Authored {
+pub(crate) trait Authored: Keyed {
     /// The same kind of object, with devices as [`Dev`].
     type Indexed: ObjectKind;
 

@@ -7,6 +7,7 @@
 mod setters;
 
 mod collateral;
+mod collection;
 mod desired;
 mod devices;
 mod domain;
@@ -23,6 +24,7 @@ mod routes;
 mod values;
 mod words;
 
+pub use collection::{Collection, Keyed};
 pub use desired::{Desired, NexthopMode};
 pub use devices::Devices;
 pub use domain::Domain;

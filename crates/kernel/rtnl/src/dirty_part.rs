@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trueup_net::{Desired, Family, IfName, Kind, Plan, RouteKey, with_object};
+use trueup_net::{Desired, Family, IfName, Plan, RouteKey, with_object};
 use trueup_observe::DirtySet;
 
 use crate::ownership::record_key::Location;
@@ -118,51 +118,31 @@ impl DirtyPart {
     /// Returns the desired objects in this part, and all links: a plan must show its effects on
     /// them, see [`exceeds_part`].
     pub(crate) fn narrow(&self, desired: &Desired) -> Desired {
-        let mut adopt = BTreeSet::new();
         let mut narrowed = Desired::default();
         narrowed.links.clone_from(&desired.links);
-        let links = desired.adopt.iter().filter(|(kind, _)| *kind == Kind::Link);
-        adopt.extend(links.copied());
         if !self.devices.is_empty() {
-            narrowed.addresses =
-                keep(desired, Kind::Address, &desired.addresses, &mut adopt, |address| {
-                    self.has_device(&address.dev)
-                });
-            narrowed.neighbours =
-                keep(desired, Kind::Neighbour, &desired.neighbours, &mut adopt, |entry| {
-                    self.has_device(&entry.dev)
-                });
+            narrowed.addresses = desired
+                .addresses
+                .as_ref()
+                .map(|all| all.filtered(|address| self.has_device(&address.dev)));
+            narrowed.neighbours = desired
+                .neighbours
+                .as_ref()
+                .map(|all| all.filtered(|entry| self.has_device(&entry.dev)));
         }
         if !self.rules.is_empty() {
-            narrowed.rules = keep(desired, Kind::Rule, &desired.rules, &mut adopt, |rule| {
-                self.rules.contains(&rule.family)
-            });
+            narrowed.rules = desired
+                .rules
+                .as_ref()
+                .map(|all| all.filtered(|rule| self.rules.contains(&rule.family)));
         }
         if self.has_routes() {
             narrowed.routes = desired.routes.as_ref().map(|routes| {
                 routes.filtered(|key: &RouteKey| self.contains_table(key.dst.family(), key.table))
             });
         }
-        narrowed.adopt = adopt;
         narrowed
     }
-}
-
-fn keep<T: Clone>(
-    desired: &Desired,
-    kind: Kind,
-    list: &Option<Vec<T>>,
-    adopt: &mut BTreeSet<(Kind, usize)>,
-    wanted: impl Fn(&T) -> bool,
-) -> Option<Vec<T>> {
-    let mut kept = Vec::new();
-    for (at, item) in list.as_ref()?.iter().enumerate().filter(|(_, item)| wanted(item)) {
-        if desired.adopt.contains(&(kind, at)) {
-            adopt.insert((kind, kept.len()));
-        }
-        kept.push(item.clone());
-    }
-    Some(kept)
 }
 
 /// Returns true if a plan for a part affects objects outside it. A change of a link or of an

@@ -63,9 +63,14 @@ pub(crate) struct Review<'a> {
 }
 
 impl History {
-    /// Returns true if the desired state, except its routes, is the last pass's.
-    pub(crate) fn is_same_but_routes(&self, desired: &Desired) -> bool {
-        self.desired.as_ref().is_some_and(|known| known.is_same_but_routes(desired))
+    /// Returns true if the desired state is the last pass's, except for changes of single objects
+    /// of the kinds for which `is_left_out` returns true.
+    pub(crate) fn is_same_but(
+        &self,
+        desired: &Desired,
+        is_left_out: impl Fn(Kind) -> bool,
+    ) -> bool {
+        self.desired.as_ref().is_some_and(|known| known.is_same_but(desired, is_left_out))
     }
 
     /// Returns true if the desired state is the last pass's.

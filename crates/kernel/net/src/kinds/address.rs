@@ -14,6 +14,7 @@ use super::{
     Kinds, Loss, ObjectKind, OnAddresses, Ordered, Provider, Render, Scope, Stage, Words, in_place,
     or_none, recreate, words_or_none,
 };
+use crate::collection::Keyed;
 use crate::devices::{Devices, Names, Problem};
 use crate::kinds::{Check, must};
 use crate::kinds::{Located, Place};
@@ -462,6 +463,14 @@ impl ObjectKind for Address {
 
     fn short_name(&self) -> String {
         self.address.to_string()
+    }
+}
+
+impl Keyed for Address<IfName> {
+    type Key = AddressKey<IfName>;
+
+    fn canonical_key(&self) -> AddressKey<IfName> {
+        Address::canonical_key(self)
     }
 }
 

@@ -8,6 +8,7 @@ use super::{
     Action, Authored, Canonical, Cleared, Collateral, Dependencies, Depths, Difference, Kind,
     ObjectKind, Ordered, Stage, in_place, recreate,
 };
+use crate::collection::Keyed;
 use crate::devices::{Devices, Names, Problem};
 use crate::kinds::{Check, must};
 use crate::kinds::{Located, Place};
@@ -355,6 +356,14 @@ impl Link<IfName> {
                 .unwrap_or(macvlan.link);
         }
         Ok(link)
+    }
+}
+
+impl Keyed for Link<IfName> {
+    type Key = IfName;
+
+    fn canonical_key(&self) -> IfName {
+        self.name
     }
 }
 

@@ -10,6 +10,7 @@ use super::{
     Loss, ObjectKind, OnAddresses, Ordered, Render, Stage, Words, in_place, on_or_off, or_none,
     recreate,
 };
+use crate::collection::Keyed;
 use crate::devices::{Devices, Names, Problem};
 use crate::kinds::{Check, must};
 use crate::kinds::{Located, Place};
@@ -235,6 +236,14 @@ impl ObjectKind for Neighbour {
 
     fn short_name(&self) -> String {
         self.dst.to_string()
+    }
+}
+
+impl Keyed for Neighbour<IfName> {
+    type Key = NeighbourKey<IfName>;
+
+    fn canonical_key(&self) -> NeighbourKey<IfName> {
+        Neighbour::canonical_key(self)
     }
 }
 

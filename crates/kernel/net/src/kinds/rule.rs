@@ -10,6 +10,7 @@ use super::{
     Action, Authored, Canonical, Cleared, Collateral, Depths, Difference, Kind, Kinds, ObjectKind,
     Ordered, Render, Stage, Words, recreate, table,
 };
+use crate::collection::Keyed;
 use crate::devices::{Devices, Names, Problem};
 use crate::kinds::{Check, must};
 use crate::kinds::{Located, Part, Place};
@@ -309,6 +310,15 @@ impl ObjectKind for Rule {
 
     fn short_name(&self) -> String {
         self.priority.to_string()
+    }
+}
+
+/// The marker is no part of an authored rule, so its key has protocol 0.
+impl Keyed for Rule {
+    type Key = RuleKey;
+
+    fn canonical_key(&self) -> RuleKey {
+        self.clone().canonical().with_protocol(0).key()
     }
 }
 

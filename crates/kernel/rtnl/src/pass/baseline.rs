@@ -187,7 +187,8 @@ impl Baseline {
         dirty: &DirtySet,
         due: &[OpKey],
     ) -> Option<News> {
-        let is_same = self.options == *options && history.is_same_but_routes(desired);
+        let is_same =
+            self.options == *options && history.is_same_but(desired, |kind| kind == Kind::Route);
         let is_known = history.is_same(desired) || self.tracker.is_some();
         if !is_same || !is_known {
             return None;

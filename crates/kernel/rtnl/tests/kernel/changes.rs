@@ -371,7 +371,7 @@ pub(crate) fn a_writers_route_that_served_is_not_taken_for_ours() {
 
 pub(crate) fn a_list_changed_in_its_place_is_seen() {
     let mut agent = Agent::settled(routes());
-    agent.desired.addresses.as_mut().unwrap()[0] = address("up0", "10.9.0.2/24");
+    *agent.desired.addresses.as_mut().unwrap() = [address("up0", "10.9.0.2/24")].into();
     let report = agent.pass(Extent::Dirty);
     assert_ne!(commands(&report), [""; 0], "{}", describe(&report));
     assert!(ip(&["address", "show", "dev", "up0"]).contains("10.9.0.2/24"));
