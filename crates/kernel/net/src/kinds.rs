@@ -265,6 +265,13 @@ pub(crate) trait Authored: Keyed {
     /// Returns the names of the devices that must exist first: the one it is, is on, or is stacked
     /// on.
     fn device_names(&self) -> impl Iterator<Item = IfName>;
+
+    /// Returns the kernel's key for an authored one. `None` if its device is unknown.
+    fn object_key(key: &Self::Key, names: &Names<'_>) -> Option<ObjectKey>;
+
+    /// Returns the authored key for the kernel's. `None` if it is of another kind, or if its device
+    /// is unknown.
+    fn key_in(key: &ObjectKey, devices: &Devices) -> Option<Self::Key>;
 }
 
 /// A desired object that can be checked by itself.

@@ -12,7 +12,9 @@ mod desired;
 mod devices;
 mod domain;
 mod error;
+mod key_states;
 mod kinds;
+mod object_tracker;
 mod observed;
 mod op;
 mod ownership;
@@ -53,6 +55,8 @@ pub use values::{
 /// not part of the API: any version may change them.
 #[doc(hidden)]
 pub mod internal {
+    pub use crate::key_states::KeyStates;
+    pub use crate::object_tracker::{ObjectTracker, narrowed};
     pub use crate::plan::plan_with;
     pub use crate::resolve::Resolution;
     pub use crate::routes::{DumpMatcher, PlainRoute, RouteDependencies, Tracker};

@@ -2,13 +2,13 @@
 //! wrong in either direction, so a dirty set lists objects to read again, and says nothing about
 //! their state.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use trueup_net::{Family, ObjectKey, RouteKey};
+use trueup_net::{Family, Object, ObjectKey, RouteKey};
 
 /// The limit of single names for each field; beyond it the next larger unit is dirty.
 const NAMES: usize = 256;
-/// The limit of single routes.
+/// The limit of single routes, and of single objects of other kinds.
 const ROUTES: usize = 4096;
 
 /// The objects that may have changed, by name or in larger units.
@@ -25,6 +25,10 @@ pub struct DirtySet {
     pub neighbours: BTreeSet<u32>,
     /// The rules of these families.
     pub rules: BTreeSet<Family>,
+    /// Single addresses, neighbours and rules with our protocol, each as the kernel announced it
+    /// last, or `None` if it was deleted. Others on their devices, and in their families, are not
+    /// dirty.
+    pub objects: BTreeMap<ObjectKey, Option<Object>>,
     /// All routes of these families.
     pub routes: BTreeSet<Family>,
     /// The routes of these tables.
@@ -72,6 +76,7 @@ impl DirtySet {
         self.addresses.extend(more.addresses);
         self.neighbours.extend(more.neighbours);
         self.rules.extend(more.rules);
+        self.objects.extend(more.objects);
         self.routes.extend(more.routes);
         self.tables.extend(more.tables);
         self.deleted_routes.extend(more.deleted_routes);
@@ -82,6 +87,36 @@ impl DirtySet {
         self.limit();
     }
 
+    /// Replaces the single objects for which `is_known` returns false by larger units: all
+    /// addresses or neighbours of the device, all rules of the family.
+    pub fn coarsen(&mut self, is_known: impl Fn(&ObjectKey) -> bool) {
+        let DirtySet { objects, addresses, neighbours, rules, everything, .. } = self;
+        objects.retain(|key, _| {
+            if is_known(key) {
+                return true;
+            }
+            let index = match key {
+                ObjectKey::Address(key) => key.dev.as_index().map(|index| (index, &mut *addresses)),
+                ObjectKey::Neighbour(key) => {
+                    key.dev.as_index().map(|index| (index, &mut *neighbours))
+                }
+                ObjectKey::Rule(rule) => {
+                    rules.insert(rule.family);
+                    return false;
+                }
+                _ => None,
+            };
+            match index {
+                Some((index, devices)) => drop(devices.insert(index)),
+                None => *everything = true,
+            }
+            false
+        });
+        if self.everything {
+            *self = DirtySet::everything();
+        }
+    }
+
     /// Replaces long lists of names by larger units.
     pub(crate) fn limit(&mut self) {
         for routes in [&mut self.deleted_routes, &mut self.shared_routes, &mut self.freed_routes] {
@@ -90,6 +125,9 @@ impl DirtySet {
                 self.tables.extend(tables);
                 routes.clear();
             }
+        }
+        if self.objects.len() > ROUTES {
+            self.coarsen(|_| false);
         }
         if self.removed.len() > NAMES {
             self.removed.clear();

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trueup_net::{Desired, Family, IfName, Plan, RouteKey, with_object};
+use trueup_net::{Desired, Dev, Family, IfName, ObjectKey, Plan, RouteKey, with_object};
 use trueup_observe::DirtySet;
 
 use crate::ownership::record_key::Location;
@@ -84,6 +84,33 @@ impl DirtyPart {
         }
     }
 
+    /// Returns true if an object other than a route is in the part.
+    pub(crate) fn contains_object(&self, key: &ObjectKey) -> bool {
+        let has_index = |dev: Dev| dev.as_index().is_some_and(|it| self.devices.contains_key(&it));
+        match key {
+            ObjectKey::Link(_) => true,
+            ObjectKey::Address(key) => has_index(key.dev),
+            ObjectKey::Neighbour(key) => has_index(key.dev),
+            ObjectKey::Rule(rule) => self.rules.contains(&rule.family),
+            _ => false,
+        }
+    }
+
+    /// Adds the surroundings of an address, a neighbour or a rule.
+    pub(crate) fn add_object(&mut self, key: &ObjectKey, names: &BTreeMap<u32, IfName>) {
+        let dev = match key {
+            ObjectKey::Address(key) => key.dev,
+            ObjectKey::Neighbour(key) => key.dev,
+            ObjectKey::Rule(rule) => {
+                self.rules.insert(rule.family);
+                return;
+            }
+            _ => return,
+        };
+        let named = dev.as_index().and_then(|index| Some((index, *names.get(&index)?)));
+        self.devices.extend(named);
+    }
+
     fn has_device(&self, name: &IfName) -> bool {
         self.devices.values().any(|known| known == name)
     }
@@ -98,6 +125,7 @@ impl DirtyPart {
         dirty.addresses.retain(|index| !self.devices.contains_key(index));
         dirty.neighbours.retain(|index| !self.devices.contains_key(index));
         dirty.rules.retain(|family| !self.rules.contains(family));
+        dirty.objects.retain(|key, _| !self.contains_object(key));
         dirty.routes.retain(|family| !self.routes.contains(family));
         dirty.tables.retain(|(family, table)| !self.contains_table(*family, *table));
         dirty.deleted_routes.retain(|key| !self.contains(Location::Route(*key)));

@@ -28,7 +28,7 @@ use self::stored_otherwise::StoredOtherwise;
 use crate::Options;
 use crate::key::{ObjectId, key_id, object_id};
 use crate::ownership::record_key::Location;
-use crate::pass::mode::Keys;
+use crate::pass::mode::{Keys, SingleObjects};
 use crate::status::{StatusChanges, Undone};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
@@ -47,6 +47,19 @@ pub(crate) struct History {
     anothers_addresses: AnothersAddresses,
     duplicates: Duplicates,
     pub(crate) stored_otherwise: StoredOtherwise,
+}
+
+/// The place of an object that was left undone.
+pub(crate) struct UndonePlace {
+    pub(crate) id: ObjectId,
+    pub(crate) location: Location,
+    pub(crate) key: ObjectKey,
+}
+
+impl UndonePlace {
+    fn of(id: ObjectId, undone: &Undone) -> UndonePlace {
+        UndonePlace { id, location: undone.location, key: undone.key.clone() }
+    }
 }
 
 /// The inputs to the review of a plan.
@@ -218,11 +231,13 @@ impl History {
     /// Returns the objects that a pass over these keys examines, including all left undone there by
     /// earlier passes.
     fn looked_at(&self, keys: &Keys) -> Vec<ObjectId> {
-        match keys.routes() {
+        match keys.objects() {
             // Many objects may be undone elsewhere; they are not examined.
-            Some(routes) => routes
+            Some(SingleObjects { routes, others, devices }) => routes
                 .iter()
-                .map(|key| key_id(ObjectKey::Route(*key), &Devices::default()))
+                .map(|key| ObjectKey::Route(*key))
+                .chain(others.iter().cloned())
+                .map(|key| key_id(key, devices))
                 .collect(),
             None => self
                 .undone
@@ -346,9 +361,9 @@ impl History {
         self.undone.values().all(|undone| undone.is_declined)
     }
 
-    /// Returns the locations of undone objects.
-    pub(crate) fn undone(&self) -> impl Iterator<Item = Location> {
-        self.undone.values().map(|undone| undone.location)
+    /// Returns the places of undone objects.
+    pub(crate) fn undone(&self) -> impl Iterator<Item = UndonePlace> {
+        self.undone.iter().map(|(id, undone)| UndonePlace::of(*id, undone))
     }
 
     /// Returns true if the last look found another writer's object in this object's place.
@@ -358,26 +373,25 @@ impl History {
             .is_some_and(|it| matches!(it.status.condition, Condition::Conflict { .. }))
     }
 
-    /// Returns the locations of objects that wait, directly or indirectly, for an op on one of
-    /// these.
-    pub(crate) fn waiting_for(&self, objects: impl Iterator<Item = ObjectId>) -> Vec<Location> {
+    /// Returns the places of objects that wait, directly or indirectly, for an op on one of these.
+    pub(crate) fn waiting_for(&self, objects: impl Iterator<Item = ObjectId>) -> Vec<UndonePlace> {
         let mut seen = HashSet::new();
-        let mut locations = Vec::new();
+        let mut places = Vec::new();
         let mut needed: Vec<ObjectId> = objects.collect();
         while let Some(need) = needed.pop() {
             for id in self.waiting.get(&need).into_iter().flatten() {
                 if seen.insert(*id) {
                     needed.push(*id);
-                    locations.extend(self.undone_at(*id));
+                    places.extend(self.undone_at(*id));
                 }
             }
         }
-        locations
+        places
     }
 
-    /// Returns the location of an object, if it was left undone.
-    pub(crate) fn undone_at(&self, id: ObjectId) -> Option<Location> {
-        self.undone.get(&id).map(|undone| undone.location)
+    /// Returns the place of an object, if it was left undone.
+    pub(crate) fn undone_at(&self, id: ObjectId) -> Option<UndonePlace> {
+        self.undone.get(&id).map(|undone| UndonePlace::of(id, undone))
     }
 }
 

@@ -6,7 +6,7 @@ use link_kind::{compare_kind, open_or};
 
 use super::{
     Action, Authored, Canonical, Cleared, Collateral, Dependencies, Depths, Difference, Kind,
-    ObjectKind, Ordered, Stage, in_place, recreate,
+    ObjectKey, ObjectKind, Ordered, Stage, in_place, recreate,
 };
 use crate::collection::Keyed;
 use crate::devices::{Devices, Names, Problem};
@@ -376,6 +376,17 @@ impl Authored for Link<IfName> {
 
     fn device_names(&self) -> impl Iterator<Item = IfName> {
         self.parents().copied().chain([self.name])
+    }
+
+    fn object_key(key: &IfName, _names: &Names<'_>) -> Option<ObjectKey> {
+        Some(ObjectKey::Link(*key))
+    }
+
+    fn key_in(key: &ObjectKey, _devices: &Devices) -> Option<IfName> {
+        match key {
+            ObjectKey::Link(name) => Some(*name),
+            _ => None,
+        }
     }
 }
 
