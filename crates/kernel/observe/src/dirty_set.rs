@@ -146,3 +146,56 @@ impl DirtySet {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use trueup_net::{Dev, Neighbour, RuleAction};
+
+    use super::*;
+
+    fn neighbour(number: u32) -> Object {
+        let dst = IpAddr::from(0x0a00_0000_u32.wrapping_add(number).to_be_bytes());
+        let lladdr = "02:00:00:00:00:01".parse().unwrap();
+        Neighbour::new(Dev::index(2), dst, lladdr).into()
+    }
+
+    #[test]
+    fn the_last_announcement_of_an_object_counts() {
+        let object = neighbour(1);
+        let with = |state: Option<Object>| DirtySet {
+            objects: BTreeMap::from([(object.key(), state)]),
+            ..DirtySet::default()
+        };
+        let mut dirty = with(None);
+        dirty.extend(with(Some(object.clone())));
+        assert_eq!(dirty, with(Some(object.clone())));
+        dirty.extend(with(None));
+        assert_eq!(dirty, with(None));
+    }
+
+    #[test]
+    fn unknown_objects_make_their_device_or_their_family_dirty() {
+        let rule = trueup_net::Rule::new(Family::Inet6, 7, RuleAction::Lookup(100));
+        let objects = [neighbour(1), neighbour(2), rule.into()];
+        let mut dirty = DirtySet {
+            objects: objects.iter().map(|object| (object.key(), None)).collect(),
+            ..DirtySet::default()
+        };
+        let known = objects[1].key();
+        dirty.coarsen(|key| *key == known);
+        assert_eq!(dirty.objects.keys().collect::<Vec<_>>(), [&known]);
+        assert_eq!((dirty.neighbours.len(), dirty.rules.len()), (1, 1));
+    }
+
+    #[test]
+    fn too_many_objects_make_their_device_dirty() {
+        let mut dirty = DirtySet::default();
+        dirty.extend(DirtySet {
+            objects: (0..=ROUTES as u32).map(|at| (neighbour(at).key(), None)).collect(),
+            ..DirtySet::default()
+        });
+        assert_eq!((dirty.objects.len(), dirty.neighbours.len()), (0, 1));
+    }
+}

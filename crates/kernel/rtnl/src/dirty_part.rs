@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trueup_net::{Desired, Dev, Family, IfName, ObjectKey, Plan, RouteKey, with_object};
 use trueup_observe::DirtySet;
 
-use crate::ownership::record_key::Location;
-use crate::ownership::record_key::SourceKind as _;
+use crate::ownership::record_key::{Location, SourceKind};
 
 /// The dirty part of a namespace. Links always belong to it, since names come from them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -174,9 +173,9 @@ impl DirtyPart {
 }
 
 /// Returns true if a plan for a part affects objects outside it. A change of a link or of an
-/// existing address can.
+/// existing IPv6 address can, and the deletion of any address.
 pub(crate) fn exceeds_part(plan: &Plan) -> bool {
-    plan.ops.iter().any(|op| with_object!(&op.object, _it: K => K::takes_along(op.action)))
+    plan.ops.iter().any(|op| with_object!(&op.object, it => SourceKind::takes_along(it, op.action)))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The events of neighbours.
 
-use trueup_net::{Kind, Neighbour, NeighbourState, ObjectKey, ObjectKind as _};
+use trueup_net::{Kind, Neighbour, ObjectKey, ObjectKind as _};
 use trueup_netlink::codec::KindCodec as _;
 use trueup_netlink::filter::Instruction;
 use trueup_netlink::wire::Message;
@@ -41,7 +41,8 @@ impl Watched for Neighbour {
         if is_deleted && links.is_usable(index) {
             dirty.removed.insert(key.clone());
         }
-        if is_ours && (is_deleted || neighbour.state == NeighbourState::Permanent) {
+        // The kernel announces a deleted one as failed first (`neigh_delete`).
+        if is_ours {
             dirty.objects.insert(key, (!is_deleted).then(|| neighbour.into()));
         } else {
             dirty.neighbours.insert(index);
