@@ -3,7 +3,10 @@
 //! until the source is at rest: the pass, and the announcements of its own writes. The floor is the
 //! same message to the kernel, and its announcement read.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -20,7 +23,7 @@ use trueup_testkit::{Snapshot, index_of, ip_batch, quiet_netns};
 use trueup_works::clock::processor_of_thread;
 
 use crate::row::{Row, table};
-use crate::text::grouped;
+use crate::text::{Table, grouped, seconds};
 use crate::writer::{Verb, message, write};
 
 /// Measures one change of each kind among many objects, and one restoration.
@@ -39,6 +42,12 @@ pub(crate) struct Options {
     /// `--sizes 1000 --times 10`.
     #[arg(long)]
     quick: bool,
+    /// Write the processor times into `performance.md` in the folder `--docs`.
+    #[arg(long, requires = "docs")]
+    write: bool,
+    /// The folder of the documentation: set by xtask.
+    #[arg(long)]
+    docs: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -56,6 +65,8 @@ const LINKS: usize = 1_000;
 const ON_ONE: usize = 1_000;
 /// The base of ratios: the same message, and its announcement.
 const FLOOR: &str = "floor";
+const BEGIN: &str = "<!-- begin: written by `cargo xtask bench --work kinds --write` -->\n";
+const END: &str = "<!-- end of kinds -->\n";
 /// The time limit for an announcement.
 const BOUND: Duration = Duration::from_secs(10);
 
@@ -85,7 +96,45 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         }
     }
     eprintln!("{}", table(&rows, FLOOR));
+    if let Some(docs) = options.docs.as_ref().filter(|_| options.write) {
+        let path = docs.join("performance.md");
+        let page = fs::read_to_string(&path)?;
+        fs::write(&path, with_table(&page, &rows)?)?;
+    }
     Ok(())
+}
+
+/// Returns the page with its table of processor times replaced.
+fn with_table(page: &str, rows: &[Row]) -> Result<String> {
+    let (before, rest) = page.split_once(BEGIN).context("no mark where the table begins")?;
+    let (_, after) = rest.split_once(END).context("no mark where the table ends")?;
+    Ok(format!("{before}{BEGIN}\n{}\n{END}{after}", processor(rows)))
+}
+
+/// Returns a table of processor times: a row for each act, with floor and trueup at each size.
+fn processor(rows: &[Row]) -> String {
+    let sizes: BTreeSet<usize> = rows.iter().map(|row| row.size).collect();
+    let heads: Vec<String> =
+        sizes.iter().map(|size| format!("among {}: floor, trueup", grouped(*size))).collect();
+    let head: Vec<&str> = ["work"].into_iter().chain(heads.iter().map(String::as_str)).collect();
+    let mut table = Table::new(&head, "---");
+    let mut done = BTreeSet::new();
+    for row in rows.iter().filter(|row| done.insert(row.work.clone())) {
+        let cells = sizes.iter().map(|size| {
+            let of = |program: &str| {
+                let same = |it: &&Row| (&it.work, it.size) == (&row.work, *size);
+                rows.iter().filter(same).find(|it| it.program == program)
+            };
+            match (of(FLOOR), of("trueup")) {
+                (Some(floor), Some(own)) => {
+                    format!("{}, {}", seconds(floor.cpu_ns), seconds(own.cpu_ns))
+                }
+                _ => String::new(),
+            }
+        });
+        table.row([row.title.clone()].into_iter().chain(cells));
+    }
+    table.0
 }
 
 /// An act on one object.

@@ -6,12 +6,13 @@ use std::collections::BTreeSet;
 use trueup_apply::{ErrorClass, Outcome};
 use trueup_net::internal::ObjectTracker;
 use trueup_net::{
-    Action, Desired, Kind, Object, ObjectKey, ObjectKind as _, Observed, OfKind, Plan, Routes,
+    Action, Desired, Kind, Object, ObjectKey, ObjectKind as _, Observed, OfKind, Op, Plan, Routes,
     each_kind, with_object,
 };
 use trueup_observe::SingleRead;
 
 use super::apply::Applied;
+use super::foreign::ENODEV;
 use super::mode::{Read, Verify};
 use super::observe::add_object;
 use super::plan::PassPlan;
@@ -89,6 +90,11 @@ impl Pass<'_> {
             && self.complete_echoes(&mut applied.round)?
             && let Some(Echoed { there, left }) = echoed(&mut applied.round)
         {
+            if self.mode.keys.objects().is_some()
+                && let Some(events) = &mut self.events
+            {
+                events.forget_own(&applied.round.plan, &there);
+            }
             replace_changed(&mut seen.snapshot.observed, &applied.round.plan, &left, there);
             return Ok(PassPlan { plan: left, seen });
         }
@@ -149,7 +155,7 @@ fn echoed(round: &mut Round) -> Option<Echoed> {
     let mut echoed = std::mem::take(&mut outcomes.echoed);
     let mut there = Vec::new();
     for (at, op) in plan.ops.iter().enumerate() {
-        if outcomes.undone.contains(&at) && !has_conflict(&outcomes.outcomes[at]) {
+        if outcomes.undone.contains(&at) && !has_surprise(op, &outcomes.outcomes[at]) {
             continue;
         }
         let object = echoed.remove(&at)?;
@@ -171,7 +177,10 @@ fn echoed(round: &mut Round) -> Option<Echoed> {
     Some(Echoed { there, left })
 }
 
-/// Returns true if an object on the key differs from the known one.
-fn has_conflict(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Failed(failure) if failure.class == ErrorClass::Conflict)
+/// Returns true if a refusal shows that the known state is wrong: another object is on the key, or
+/// the object's device is gone.
+fn has_surprise(op: &Op, outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed(failure)
+        if failure.class == ErrorClass::Conflict
+            || failure.errno == Some(ENODEV) && op.object.kind() != Kind::Route)
 }
