@@ -93,7 +93,7 @@ fn observed<'a>(objects: impl IntoIterator<Item = &'a Object>) -> Observed {
 }
 
 fn ops(desired: &Desired, observed: &Observed) -> Vec<Op> {
-    plan(desired, observed, &Owned::default(), &policy()).unwrap().ops
+    plan(desired, observed, &Owned::default(), policy()).unwrap().ops
 }
 
 /// Returns the ops for the tracker's keys, from what it knows alone.
