@@ -15,6 +15,7 @@ mod fleet;
 mod floor;
 mod journal;
 mod kept;
+mod kinds;
 mod latency;
 mod listener;
 mod order;
@@ -44,6 +45,7 @@ enum Command {
     Journal(journal::Options),
     Queue(queue::Options),
     Order(order::Options),
+    Kinds(kinds::Options),
     #[cfg(feature = "etcd")]
     World(world::Options),
     #[cfg(feature = "etcd")]
@@ -62,6 +64,7 @@ pub fn main() -> Result<()> {
         Command::Journal(options) => journal::main(&options),
         Command::Queue(options) => queue::main(&options),
         Command::Order(options) => order::main(&options),
+        Command::Kinds(options) => kinds::main(&options),
         #[cfg(feature = "etcd")]
         Command::World(options) => world::main(&options),
         #[cfg(feature = "etcd")]

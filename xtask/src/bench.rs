@@ -13,9 +13,12 @@ use crate::tools::{Result, at, cargo, need_ip, root, show_and_run};
 const BENCHES: [&str; 4] = ["--package", "trueup-benches", "--package", "trueup-cli"];
 const PROGRAMS: [&str; 8] =
     ["--bin", "bench", "--bin", "works", "--bin", "container", "--bin", "trueup"];
-/// Works that are separate commands, each with the program it needs and the option for its path.
-const COMMANDS: [(&str, &str, &str); 2] =
-    [("daemon", "--trueup", "cli/trueup"), ("containers", "--agent", "benches/container")];
+/// Works that are separate commands, each with the option for the path of the program it needs.
+const COMMANDS: [(&str, Option<(&str, &str)>); 3] = [
+    ("daemon", Some(("--trueup", "cli/trueup"))),
+    ("containers", Some(("--agent", "benches/container"))),
+    ("kinds", None),
+];
 /// A separate workspace: nothing else needs its dependencies.
 const PEERS: [&str; 2] = ["--manifest-path", "benches/peers/Cargo.toml"];
 
@@ -25,9 +28,13 @@ pub(crate) fn run(options: &[String]) -> Result<()> {
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let built = build(&[&BENCHES[..], &PROGRAMS].concat())?;
     let mut bench = Command::new(find(&built, "benches/bench")?);
-    if let Some(((command, option, program), options)) = command_of_its_own(&options)? {
-        bench.args([command, option]).arg(find(&built, program)?).args(options);
-        return show_and_run(&mut bench);
+    if let Some(((command, needs), options)) = command_of_its_own(&options)? {
+        bench.arg(command);
+        match needs {
+            Some((option, program)) => bench.arg(option).arg(find(&built, program)?),
+            None => bench.arg("--docs").arg(root().join("docs")),
+        };
+        return show_and_run(bench.args(options));
     }
     bench.arg("compare");
     if !options.contains(&"--alone") {
@@ -43,7 +50,7 @@ pub(crate) fn run(options: &[String]) -> Result<()> {
 }
 
 /// A work that is a separate command, and the options for it.
-type OfItsOwn<'a> = ((&'static str, &'static str, &'static str), Vec<&'a str>);
+type OfItsOwn<'a> = ((&'static str, Option<(&'static str, &'static str)>), Vec<&'a str>);
 
 /// Returns the separate command named in the options; `None` if there is none.
 fn command_of_its_own<'a>(options: &[&'a str]) -> Result<Option<OfItsOwn<'a>>> {

@@ -216,7 +216,7 @@ impl Changing {
         let keys: Vec<RouteKey> = wanted.keys().collect();
         let desired = Desired::default().with_routes(wanted);
         let plan = plan(&desired, &observed(there), &Owned::default(), MARKER).ok()?;
-        keys.iter().for_each(|key| self.tracker.mark_in_sync(key));
+        keys.iter().for_each(|key| self.tracker.states.mark_in_sync(key));
         Some(plan)
     }
 }

@@ -68,10 +68,8 @@ impl Desired {
 
     /// Returns the network with its links alone.
     fn links(&self) -> Arc<Network> {
-        let Network { links, adopt, .. } = &*self.network;
-        let of_links = adopt.iter().filter(|(kind, _)| *kind == Kind::Link);
-        let mut alone = Network::default().with_adopt(of_links.copied());
-        alone.links.clone_from(links);
+        let mut alone = Network::default();
+        alone.links.clone_from(&self.network.links);
         Arc::new(alone)
     }
 

@@ -7,9 +7,7 @@ mod neighbour;
 mod route;
 mod rule;
 
-use std::collections::BTreeSet;
-
-use trueup_net::{Desired, Kind, NexthopMode, ObjectKind, OfKind, each_kind};
+use trueup_net::{Collection, Desired, Keyed, Kind, NexthopMode, ObjectKind, OfKind, each_kind};
 
 use crate::element::{ADOPT, Declared, FileObject, Written, write};
 use crate::location::Location;
@@ -50,7 +48,7 @@ where
 {
     fn section() -> Option<Section> {
         Some(Section::new(K::NAME, &[ADOPT], |declared: Declared<L::Object>, file| {
-            let (list, locations) = L::from_file(K::KIND, declared, &mut file.desired.adopt);
+            let (list, locations) = L::from_file(declared);
             *OfKind::<K>::of_kind_mut(&mut file.desired) = Some(list);
             locations
         }))
@@ -58,7 +56,7 @@ where
 
     fn written(desired: &Desired) -> Option<WrittenObjects<'_>> {
         let tables = TableNames::default();
-        let objects = OfKind::<K>::of_kind(desired).as_ref()?.objects(K::KIND, &desired.adopt);
+        let objects = OfKind::<K>::of_kind(desired).as_ref()?.objects();
         Some(Box::new(
             objects.map(move |(object, adopt)| write(&object.authored(), adopt, &tables)),
         ))
@@ -76,41 +74,44 @@ impl<K> InFile<K> for NexthopMode {
     }
 }
 
-/// The adopted objects of a desired state, by kind and position.
-type Adopted = BTreeSet<(Kind, usize)>;
-
-/// The list of one kind in a desired state.
+/// The objects of one kind in a desired state, in key order.
 trait DesiredList: Sized {
-    /// The type of the list's objects.
+    /// The type of the objects.
     type Object: FileObject;
 
-    /// Makes the list, and returns the locations in the list's order. Adds the objects to adopt to
-    /// `adopted`, unless the list itself records them.
-    fn from_file(
-        kind: Kind,
-        declared: Declared<Self::Object>,
-        adopted: &mut Adopted,
-    ) -> (Self, Vec<Location>);
+    /// Makes the list. Returns the objects' locations in key order.
+    fn from_file(declared: Declared<Self::Object>) -> (Self, Vec<Location>);
 
     /// Iterates over the objects. The boolean is true if the object is to be adopted.
-    fn objects(&self, kind: Kind, adopted: &Adopted) -> impl Iterator<Item = (Self::Object, bool)>;
+    fn objects(&self) -> impl Iterator<Item = (Self::Object, bool)>;
 }
 
-impl<T: FileObject> DesiredList for Vec<T> {
+/// Takes the declared objects apart: the objects, their locations in key order, and the keys of
+/// those to adopt.
+fn by_key<T, K: Ord>(
+    declared: Declared<T>,
+    key: impl Fn(&T) -> K,
+) -> (Vec<T>, Vec<Location>, Vec<K>) {
+    let Declared { elements, locations, adopted } = declared;
+    let adopted = adopted.iter().map(|position| key(&elements[*position])).collect();
+    let mut order: Vec<usize> = (0..elements.len()).collect();
+    order.sort_by_cached_key(|position| key(&elements[*position]));
+    let locations = order.iter().map(|position| locations[*position]).collect();
+    (elements, locations, adopted)
+}
+
+impl<T: FileObject + Keyed> DesiredList for Collection<T> {
     type Object = T;
 
-    fn from_file(
-        kind: Kind,
-        declared: Declared<T>,
-        adopted: &mut Adopted,
-    ) -> (Vec<T>, Vec<Location>) {
-        adopted.extend(declared.adopted.into_iter().map(|position| (kind, position)));
-        (declared.elements, declared.locations)
+    fn from_file(declared: Declared<T>) -> (Collection<T>, Vec<Location>) {
+        let (elements, locations, adopted) = by_key(declared, Keyed::canonical_key);
+        (Collection::from(elements).with_adopted(adopted), locations)
     }
 
-    fn objects(&self, kind: Kind, adopted: &Adopted) -> impl Iterator<Item = (T, bool)> {
-        self.iter()
-            .enumerate()
-            .map(move |(position, object)| (object.clone(), adopted.contains(&(kind, position))))
+    fn objects(&self) -> impl Iterator<Item = (T, bool)> {
+        self.iter().map(|object| {
+            let is_adopted = self.adopted().contains(&object.canonical_key());
+            (object.clone(), is_adopted)
+        })
     }
 }

@@ -28,8 +28,8 @@ pub use trueup_world as world;
 
 pub use trueup_loop::{Config, Handle, Loop};
 pub use trueup_net::{
-    Address, Desired, IfName, Link, LinkKind, Neighbour, NextHop, NextHops, Plan, Prefix, Route,
-    RouteType, Rule,
+    Address, Collection, Desired, IfName, Link, LinkKind, Neighbour, NextHop, NextHops, Plan,
+    Prefix, Route, RouteType, Rule,
 };
 pub use trueup_reconcile::{Ledger, MemoryLedger, PassInput, Report, Source};
 pub use trueup_rtnl::{Namespace, Options, Rtnl};

@@ -1,7 +1,7 @@
 //! The batches of a run: sent, answered, echoed.
 
-use trueup_net::{Action, Object, ObjectKind as _, Op, Route};
-use trueup_netlink::codec::{KindCodec as _, route};
+use trueup_net::{Action, Object, ObjectKind as _, Op, Route, each_kind};
+use trueup_netlink::codec::KindCodec as _;
 use trueup_netlink::wire::{Message, NLM_F_EXCL};
 use trueup_netlink::{Answer, Error};
 use trueup_reconcile::ErrorClass;
@@ -51,14 +51,15 @@ impl Run<'_> {
         self.sent = sent;
     }
 
-    /// Sends the current batch, and records the echoes of routes if they are wanted.
+    /// Sends the current batch, and records the echoes if they are wanted.
     fn send(&mut self) -> Result<Vec<Answer>, Error> {
         let Some(echoed) = &mut self.echoed else {
             return self.socket.send_batch(&mut self.batch);
         };
         let (sent, ops, old_deleted) = (&self.sent, &self.plan.ops, &mut self.old_deleted);
         self.socket.send_batch_echoed(&mut self.batch, |index, message| {
-            let (Some(route), Some((at, step))) = (echoed_route(&message), sent.get(index)) else {
+            let (Some(object), Some((at, step))) = (echoed_object(&message), sent.get(index))
+            else {
                 return;
             };
             // No other route was on the key.
@@ -66,7 +67,7 @@ impl Run<'_> {
             match step {
                 Step::RollBack => {}
                 Step::DeleteOld => {
-                    if is_old(&ops[*at], &route) {
+                    if matches!(&object, Object::Route(route) if is_old(&ops[*at], route)) {
                         old_deleted.insert(*at);
                     }
                 }
@@ -74,7 +75,7 @@ impl Run<'_> {
                     if *step == Step::Append && is_alone {
                         old_deleted.insert(*at);
                     }
-                    echoed.insert(*at, route);
+                    echoed.insert(*at, object);
                 }
             }
         })
@@ -120,12 +121,13 @@ impl Run<'_> {
     }
 }
 
-/// Returns the route that an echo reports.
-fn echoed_route(message: &Message<'_>) -> Option<Route> {
-    match message.header.kind {
-        route::NEW | route::DELETE => Route::decode(message.body).ok().flatten(),
-        _ => None,
-    }
+/// Returns the object that an echo reports.
+fn echoed_object(message: &Message<'_>) -> Option<Object> {
+    let mut echoed = None;
+    each_kind!(K => if [K::NEW, K::DELETE].contains(&message.header.kind) {
+        echoed = K::decode(message.body).ok().flatten().map(Object::from);
+    });
+    echoed
 }
 
 /// Returns true if a route is the one that an op replaces.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use trueup_net::{Action, Dev, Devices, Hold, IfName, Object, Route};
+use trueup_net::{Action, Dev, Devices, Hold, IfName, Object};
 use trueup_netlink::KernelError;
 use trueup_reconcile::ErrorClass;
 
@@ -120,10 +120,10 @@ pub struct Outcomes {
     pub found_existing: BTreeSet<usize>,
     /// The positions of ops that changed nothing: the kernel refused them, or they were not sent.
     pub undone: BTreeSet<usize>,
-    /// The route that the kernel echoed as stored or deleted, by the position of the op, after
+    /// The object that the kernel echoed as stored or deleted, by the position of the op, after
     /// [`apply_with_echo`](crate::apply_with_echo). With an entry, no other read-back is needed.
     /// Without one, the state is unknown unless the op is [`undone`](Self::undone).
-    pub echoed: BTreeMap<usize, Route>,
+    pub echoed: BTreeMap<usize, Object>,
 }
 
 #[cfg(test)]

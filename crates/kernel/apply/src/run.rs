@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use trueup_net::{Action, Dev, Hold, Kind, Object, Op, Plan, Reason, Route, with_object};
+use trueup_net::{Action, Dev, Hold, Kind, Object, Op, Plan, Reason, with_object};
 use trueup_netlink::codec::{Change, EncodeError, KindCodec as _, Part};
 use trueup_netlink::{Batch, Socket};
 use trueup_reconcile::ErrorClass;
@@ -43,8 +43,8 @@ pub fn apply(
     carry_out(plan, socket, indexes, go_on, false)
 }
 
-/// Like [`apply`], but asks the kernel to echo each route that it stores or deletes: see
-/// [`Outcomes::echoed`]. An echo takes two to three microseconds for each op, a dump half a
+/// Like [`apply`], but asks the kernel to echo each object that it stores or deletes: see
+/// [`Outcomes::echoed`]. The kernel echoes no neighbours and no IPv6 addresses. An echo takes two to three microseconds for each op, a dump half a
 /// microsecond for each route in the table.
 pub fn apply_with_echo(
     plan: &Plan,
@@ -119,8 +119,8 @@ pub(crate) struct Run<'a> {
     pub(crate) found_existing: BTreeSet<usize>,
     /// For each op, true if a message of it was carried out, or may have been.
     pub(crate) touched: Vec<bool>,
-    /// The routes that the kernel echoed, if it was asked to.
-    pub(crate) echoed: Option<BTreeMap<usize, Route>>,
+    /// The objects that the kernel echoed, if it was asked to.
+    pub(crate) echoed: Option<BTreeMap<usize, Object>>,
     /// The ops whose old route is deleted, or was alone on its key, by the kernel's echo.
     pub(crate) old_deleted: BTreeSet<usize>,
     /// The ops whose old route the kernel did not find.

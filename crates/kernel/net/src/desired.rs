@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::collection::Collection;
 use crate::kinds::{Authored, Kind, Kinds, ObjectKind as _, OfKind, Registered, RouteKey};
 use crate::routes::Routes;
 use crate::values::IfName;
@@ -11,7 +12,7 @@ type DesiredOf<K> = <K as Registered>::Desired;
 
 per_kind! {
     /// The declared objects, with devices by name. A kind that is `None` is unmanaged. An empty
-    /// list means "none of ours".
+    /// collection means "none of ours".
     ///
     /// ```
     /// use trueup_net::{Desired, IfName, NextHops, Route, RouteType, Routes};
@@ -20,15 +21,12 @@ per_kind! {
     ///     Route::new("10.2.0.0/16".parse()?, NextHops::None).with_kind(RouteType::Blackhole);
     /// let desired = Desired::default().with_routes(Routes::from_iter([route]));
     /// assert_eq!(desired.routes.map(|routes| routes.len()), Some(1));
-/// assert!(desired.links.is_none()); // not managed
+    /// assert!(desired.links.is_none()); // not managed
     /// # Ok::<(), trueup_net::ParseError>(())
     /// ```
     #[derive(Clone, Debug, Default, PartialEq)]
     #[non_exhaustive]
     pub struct Desired[DesiredOf] {
-        /// Objects to adopt if they already exist as desired, each by kind and position in the
-        /// kind's list. For routes see [`crate::Routes::adopt`].
-        pub adopt: BTreeSet<(Kind, usize)>,
     }
 }
 
@@ -52,15 +50,6 @@ macro_rules! with_each_kind {
 }
 
 kinds!([with_each_kind]);
-
-impl Desired {
-    /// Sets [`adopt`](#structfield.adopt).
-    #[must_use]
-    pub fn with_adopt(mut self, adopt: impl IntoIterator<Item = (Kind, usize)>) -> Desired {
-        self.adopt = adopt.into_iter().collect();
-        self
-    }
-}
 
 /// How routes refer to their next hops in the kernel. The routes are the same in both modes.
 /// Nexthop objects cost the kernel less, and changing one changes all routes that point at it at
@@ -127,9 +116,9 @@ trait Stated {
     fn name_devices(&self, names: &mut BTreeSet<IfName>);
 }
 
-impl<A: Authored> Stated for Option<Vec<A>> {
+impl<A: Authored> Stated for Option<Collection<A>> {
     fn count(&self) -> Option<usize> {
-        self.as_ref().map(Vec::len)
+        self.as_ref().map(Collection::len)
     }
 
     fn name_devices(&self, names: &mut BTreeSet<IfName>) {

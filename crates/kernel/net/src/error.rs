@@ -42,14 +42,13 @@ impl DesiredError {
         self.kind
     }
 
-    /// Returns the position in the kind's list in [`crate::Desired`]. A route's position is in key
-    /// order.
+    /// Returns the position among the kind's objects in [`crate::Desired`], in key order.
     pub fn index(&self) -> usize {
         self.index
     }
 
     /// Describes the error, with the places of the other objects involved. `place` returns the
-    /// place of the object at a position in the same list, such as "that at file:3:1".
+    /// place of the object at a position of the same kind, such as "that at file:3:1".
     pub fn describe(&self, place: impl Fn(usize) -> String) -> String {
         self.problem.describe(place)
     }

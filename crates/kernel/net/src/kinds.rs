@@ -52,6 +52,7 @@ pub use rule::{FwMark, NumberRange, Rule, RuleAction, RuleKey};
 
 use std::borrow::Cow;
 
+use crate::collection::Keyed;
 use crate::devices::{Devices, Names, Problem};
 use crate::values::{Dev, IfName, Prefix};
 
@@ -254,7 +255,7 @@ setters! { impl Place {
 } }
 
 /// An authored object, which names its devices.
-pub(crate) trait Authored {
+pub(crate) trait Authored: Keyed {
     /// The same kind of object, with devices as [`Dev`].
     type Indexed: ObjectKind;
 
@@ -264,6 +265,13 @@ pub(crate) trait Authored {
     /// Returns the names of the devices that must exist first: the one it is, is on, or is stacked
     /// on.
     fn device_names(&self) -> impl Iterator<Item = IfName>;
+
+    /// Returns the kernel's key for an authored one. `None` if its device is unknown.
+    fn object_key(key: &Self::Key, names: &Names<'_>) -> Option<ObjectKey>;
+
+    /// Returns the authored key for the kernel's. `None` if it is of another kind, or if its device
+    /// is unknown.
+    fn key_in(key: &ObjectKey, devices: &Devices) -> Option<Self::Key>;
 }
 
 /// A desired object that can be checked by itself.

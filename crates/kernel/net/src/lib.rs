@@ -7,11 +7,14 @@
 mod setters;
 
 mod collateral;
+mod collection;
 mod desired;
 mod devices;
 mod domain;
 mod error;
+mod key_states;
 mod kinds;
+mod object_tracker;
 mod observed;
 mod op;
 mod ownership;
@@ -23,6 +26,7 @@ mod routes;
 mod values;
 mod words;
 
+pub use collection::{Collection, Keyed};
 pub use desired::{Desired, NexthopMode};
 pub use devices::Devices;
 pub use domain::Domain;
@@ -51,6 +55,8 @@ pub use values::{
 /// not part of the API: any version may change them.
 #[doc(hidden)]
 pub mod internal {
+    pub use crate::key_states::KeyStates;
+    pub use crate::object_tracker::{ObjectTracker, narrowed};
     pub use crate::plan::plan_with;
     pub use crate::resolve::Resolution;
     pub use crate::routes::{DumpMatcher, PlainRoute, RouteDependencies, Tracker};

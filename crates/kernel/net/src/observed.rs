@@ -88,15 +88,15 @@ impl Observed {
 
     /// Returns the devices by which no packet leaves after the plan: missing ones, those that are
     /// down and stay so, and those created without being set up.
-    pub(crate) fn devices_down<D>(
+    pub(crate) fn devices_down<'l, D: 'l>(
         &self,
-        links: Option<&[Link<D>]>,
+        links: impl Iterator<Item = &'l Link<D>>,
         devices: &Devices,
     ) -> BTreeSet<Dev> {
         // By name: a link made anew is declared as the new one, while next hops may refer to the
         // old one.
         let declared: BTreeMap<IfName, Option<bool>> =
-            links.unwrap_or_default().iter().map(|link| (link.name, link.up)).collect();
+            links.map(|link| (link.name, link.up)).collect();
         let planned = devices.planned().map(|(dev, name)| (dev, *name, None));
         let there = self.links.iter().map(|link| (Dev::index(link.index), link.name, link.up));
         let down = planned

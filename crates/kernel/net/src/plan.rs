@@ -178,8 +178,7 @@ impl Plan {
 ///
 /// # Errors
 ///
-/// If two objects have the same key, if links are stacked in a cycle, or if the kernel would store
-/// an object differently. With a [strict](Policy::strict) policy also if an object names a device
+/// If links are stacked in a cycle, or if the kernel would store an object differently. With a [strict](Policy::strict) policy also if an object names a device
 /// that neither exists nor is declared. With any other policy the device is
 /// [missing](Dev::is_missing), and the plan holds the object.
 pub fn plan(

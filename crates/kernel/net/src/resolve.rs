@@ -7,9 +7,10 @@ use std::borrow::Cow;
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use trueup_diff::{Found, Verdict, decide, walk};
+use trueup_diff::{Found, Verdict, decide};
 
 use crate::collateral::{CollateralIndex, Effects};
+use crate::collection::Collection;
 use crate::desired::{Desired, NexthopMode};
 use crate::devices::{Devices, Macvlans, Names, Problem};
 use crate::error::DesiredError;
@@ -30,7 +31,7 @@ type ResolvedOf<K> = Option<Vec<K>>;
 
 per_kind! {
     /// The desired objects, with the devices of the observation, as the planner takes them. A kind
-    /// that is `None` is unmanaged. Lists keep the order of [`Desired`]. The list of routes is
+    /// that is `None` is unmanaged. Lists have the order of [`Desired`]. The list of routes is
     /// empty: there can be many, so they are resolved one by one.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub(crate) struct Resolved[ResolvedOf] {
@@ -97,9 +98,8 @@ pub(crate) fn resolve(
     };
     each_kind!(K => {
         let list = OfKind::<K>::of_kind(desired).resolve(&context)?;
-        let positions = desired.adopt.iter().filter(|(kind, _)| *kind == K::KIND);
-        let adopted = positions.filter_map(|(_, position)| list.as_ref()?.get(*position));
-        resolved.adopt.extend(adopted.map(Registered::object_key));
+        let adopted = OfKind::<K>::of_kind(desired).adopted_of(list.as_deref().unwrap_or_default());
+        resolved.adopt.extend(adopted);
         *OfKind::<K>::of_kind_mut(&mut resolved) = list;
     });
     if let Some((routes, _)) = routes {
@@ -120,16 +120,23 @@ trait Resolve {
     type Indexed;
 
     fn resolve(&self, context: &Context<'_>) -> Result<Option<Vec<Self::Indexed>>, DesiredError>;
+
+    /// Returns the keys of the objects to adopt, among the resolved ones. Routes have theirs in the
+    /// context.
+    fn adopted_of(&self, resolved: &[Self::Indexed]) -> Vec<ObjectKey> {
+        let _ = resolved;
+        Vec::new()
+    }
 }
 
-impl<A: Authored + Check> Resolve for Option<Vec<A>> {
+impl<A: Authored + Check> Resolve for Option<Collection<A>> {
     type Indexed = A::Indexed;
 
     fn resolve(&self, context: &Context<'_>) -> Result<Option<Vec<A::Indexed>>, DesiredError> {
         let Some(objects) = self else {
             return Ok(None);
         };
-        let objects: Vec<A::Indexed> = objects
+        let objects = objects
             .iter()
             .enumerate()
             .map(|(index, object)| {
@@ -138,9 +145,19 @@ impl<A: Authored + Check> Resolve for Option<Vec<A>> {
                 resolved.map_err(|problem| DesiredError::new(A::Indexed::KIND, index, problem))
             })
             .collect::<Result<_, _>>()?;
-        let joined = walk(&objects, &[], A::Indexed::key, A::Indexed::key, |_, _, _| {});
-        joined.map_err(|duplicate| DesiredError::duplicate(A::Indexed::KIND, duplicate))?;
         Ok(Some(objects))
+    }
+
+    fn adopted_of(&self, resolved: &[A::Indexed]) -> Vec<ObjectKey> {
+        let Some(objects) = self.as_ref().filter(|objects| !objects.adopted().is_empty()) else {
+            return Vec::new();
+        };
+        objects
+            .keys()
+            .zip(resolved)
+            .filter(|(key, _)| objects.adopted().contains(key))
+            .map(|(_, object)| object.object_key())
+            .collect()
     }
 }
 
@@ -205,7 +222,7 @@ impl Resolution {
             }
             // No object can depend on a link that is to go.
             if observed.complete.contains(Kind::Link) {
-                for index in undesired(links, &observed.links, proof) {
+                for index in undesired(links.iter(), &observed.links, proof) {
                     devices.forget(Dev::index(index));
                 }
             }
@@ -213,12 +230,11 @@ impl Resolution {
         // In the order of names, so that planned devices do not depend on the input's order. The
         // other end of a pair may fail to appear, if its maker exists as a link of another kind.
         // Then the objects on it wait, and all others go on.
-        let links = desired.links.as_deref().unwrap_or_default();
-        let made: BTreeSet<IfName> = links
-            .iter()
+        let links = || desired.links.iter().flatten();
+        let made: BTreeSet<IfName> = links()
             .filter(|link| link.is_creatable() || policy.strict)
             .map(|link| link.name)
-            .chain(links.iter().filter_map(Link::peer))
+            .chain(links().filter_map(Link::peer))
             .collect();
         for name in made {
             if devices.dev(&name).is_none() {
@@ -358,25 +374,28 @@ fn macvlans(desired: &Desired, observed: &Observed) -> Macvlans {
 }
 
 /// Refuses declarations of a pair's two ends that do not match.
-fn pairs(links: &[Link<IfName>]) -> Result<(), DesiredError> {
-    let names = links.iter().enumerate();
-    let declared: BTreeMap<IfName, usize> = names.map(|(at, link)| (link.name, at)).collect();
+fn pairs(links: &Collection<Link<IfName>>) -> Result<(), DesiredError> {
     // The link that names each end.
     let mut makers: BTreeMap<IfName, usize> = BTreeMap::new();
     for (index, link) in links.iter().enumerate() {
         let Some(end) = link.peer() else { continue };
-        let misfit = declared.get(&end).filter(|at| match &links[**at].kind {
+        let misfit = links.get(&end).filter(|other| match &other.kind {
             None | Some(LinkKind::Veth { peer: None }) => false,
             Some(LinkKind::Veth { peer: Some(peer) }) => *peer != link.name,
             Some(_) => true,
         });
         let first = *makers.entry(end).or_insert(index);
         let rival = (first != index).then_some(first);
-        if let Some(other) = misfit.copied().or(rival) {
+        if let Some(other) = misfit.and_then(|end| position(links, &end.name)).or(rival) {
             return Err(DesiredError::new(Kind::Link, index, Problem::Pair(other)));
         }
     }
     Ok(())
+}
+
+/// Returns a link's position in key order.
+fn position(links: &Collection<Link<IfName>>, name: &IfName) -> Option<usize> {
+    links.keys().position(|it| it == name)
 }
 
 /// Our links that cannot become as desired in place, by index.
@@ -391,7 +410,7 @@ struct Recreated {
 /// stacked on such a link go with it, so the search repeats until a round finds no more. A link
 /// stays as it is if it carries foreign objects, or if it would have to wait for a device.
 fn recreate(
-    links: &[Link<IfName>],
+    links: &Collection<Link<IfName>>,
     observed: &Observed,
     proof: Proof<'_>,
     devices: &mut Devices,
@@ -405,16 +424,13 @@ fn recreate(
         let effects = Effects::new(observed);
         CollateralIndex::new(observed, effects, std::iter::empty(), proof)
     });
-    let mut going = undesired(links, &observed.links, proof);
+    let mut going = undesired(links.iter(), &observed.links, proof);
     going.retain(|index| collateral.of_delete(*index).is_none());
     let mut recreated = BTreeSet::new();
     let mut held = BTreeMap::new();
-    let mut links: Vec<_> = links.iter().enumerate().collect();
-    links.sort_by_key(|(index, link)| (link.name, *index));
     loop {
         let before = recreated.len();
-        for (index, desired) in &links {
-            let index = *index;
+        for (index, desired) in links.iter().enumerate() {
             let Some(observed) = present.get(&desired.name) else {
                 continue;
             };
@@ -447,7 +463,7 @@ fn recreate(
                 if let Some(gone) = observed.peer().and_then(|name| present.get(&name)) {
                     recreated.insert(gone.index);
                     devices.forget(Dev::index(gone.index));
-                    if links.iter().any(|(_, link)| link.name == gone.name) {
+                    if links.contains(&gone.name) {
                         devices.plan(gone.name);
                     } else if !proof.policy.strict {
                         devices.miss(gone.name);
@@ -465,12 +481,12 @@ fn recreate(
 }
 
 /// Returns our undeclared links, by index. The other end of a declared link is not among them.
-pub(crate) fn undesired<D>(
-    wanted: &[Link<D>],
+pub(crate) fn undesired<'l, D: 'l>(
+    wanted: impl Iterator<Item = &'l Link<D>>,
     observed: &[Link],
     proof: Proof<'_>,
 ) -> BTreeSet<u32> {
-    let declared: BTreeSet<IfName> = wanted.iter().map(|link| link.name).collect();
+    let declared: BTreeSet<IfName> = wanted.map(|link| link.name).collect();
     observed
         .iter()
         .filter(|link| {

@@ -2,13 +2,13 @@
 //! wrong in either direction, so a dirty set lists objects to read again, and says nothing about
 //! their state.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use trueup_net::{Family, ObjectKey, RouteKey};
+use trueup_net::{Family, Object, ObjectKey, RouteKey};
 
 /// The limit of single names for each field; beyond it the next larger unit is dirty.
 const NAMES: usize = 256;
-/// The limit of single routes.
+/// The limit of single routes, and of single objects of other kinds.
 const ROUTES: usize = 4096;
 
 /// The objects that may have changed, by name or in larger units.
@@ -35,6 +35,10 @@ pub struct DirtySet {
     pub neighbours: BTreeSet<u32>,
     /// The rules of these families.
     pub rules: BTreeSet<Family>,
+    /// Single addresses, neighbours and rules with our protocol, each as the kernel announced it
+    /// last, or `None` if it was deleted. Others on their devices, and in their families, are not
+    /// dirty.
+    pub objects: BTreeMap<ObjectKey, Option<Object>>,
     /// All routes of these families.
     pub routes: BTreeSet<Family>,
     /// The routes of these tables.
@@ -82,6 +86,7 @@ impl DirtySet {
         self.addresses.extend(more.addresses);
         self.neighbours.extend(more.neighbours);
         self.rules.extend(more.rules);
+        self.objects.extend(more.objects);
         self.routes.extend(more.routes);
         self.tables.extend(more.tables);
         self.deleted_routes.extend(more.deleted_routes);
@@ -92,6 +97,36 @@ impl DirtySet {
         self.limit();
     }
 
+    /// Replaces the single objects for which `is_known` returns false by larger units: all
+    /// addresses or neighbours of the device, all rules of the family.
+    pub fn coarsen(&mut self, is_known: impl Fn(&ObjectKey) -> bool) {
+        let DirtySet { objects, addresses, neighbours, rules, everything, .. } = self;
+        objects.retain(|key, _| {
+            if is_known(key) {
+                return true;
+            }
+            let index = match key {
+                ObjectKey::Address(key) => key.dev.as_index().map(|index| (index, &mut *addresses)),
+                ObjectKey::Neighbour(key) => {
+                    key.dev.as_index().map(|index| (index, &mut *neighbours))
+                }
+                ObjectKey::Rule(rule) => {
+                    rules.insert(rule.family);
+                    return false;
+                }
+                _ => None,
+            };
+            match index {
+                Some((index, devices)) => drop(devices.insert(index)),
+                None => *everything = true,
+            }
+            false
+        });
+        if self.everything {
+            *self = DirtySet::everything();
+        }
+    }
+
     /// Replaces long lists of names by larger units.
     pub(crate) fn limit(&mut self) {
         for routes in [&mut self.deleted_routes, &mut self.shared_routes, &mut self.freed_routes] {
@@ -100,6 +135,9 @@ impl DirtySet {
                 self.tables.extend(tables);
                 routes.clear();
             }
+        }
+        if self.objects.len() > ROUTES {
+            self.coarsen(|_| false);
         }
         if self.removed.len() > NAMES {
             self.removed.clear();
@@ -116,5 +154,58 @@ impl DirtySet {
         if self.everything {
             *self = DirtySet::everything();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use trueup_net::{Dev, Neighbour, RuleAction};
+
+    use super::*;
+
+    fn neighbour(number: u32) -> Object {
+        let dst = IpAddr::from(0x0a00_0000_u32.wrapping_add(number).to_be_bytes());
+        let lladdr = "02:00:00:00:00:01".parse().unwrap();
+        Neighbour::new(Dev::index(2), dst, lladdr).into()
+    }
+
+    #[test]
+    fn the_last_announcement_of_an_object_counts() {
+        let object = neighbour(1);
+        let with = |state: Option<Object>| DirtySet {
+            objects: BTreeMap::from([(object.key(), state)]),
+            ..DirtySet::default()
+        };
+        let mut dirty = with(None);
+        dirty.extend(with(Some(object.clone())));
+        assert_eq!(dirty, with(Some(object.clone())));
+        dirty.extend(with(None));
+        assert_eq!(dirty, with(None));
+    }
+
+    #[test]
+    fn unknown_objects_make_their_device_or_their_family_dirty() {
+        let rule = trueup_net::Rule::new(Family::Inet6, 7, RuleAction::Lookup(100));
+        let objects = [neighbour(1), neighbour(2), rule.into()];
+        let mut dirty = DirtySet {
+            objects: objects.iter().map(|object| (object.key(), None)).collect(),
+            ..DirtySet::default()
+        };
+        let known = objects[1].key();
+        dirty.coarsen(|key| *key == known);
+        assert_eq!(dirty.objects.keys().collect::<Vec<_>>(), [&known]);
+        assert_eq!((dirty.neighbours.len(), dirty.rules.len()), (1, 1));
+    }
+
+    #[test]
+    fn too_many_objects_make_their_device_dirty() {
+        let mut dirty = DirtySet::default();
+        dirty.extend(DirtySet {
+            objects: (0..=ROUTES as u32).map(|at| (neighbour(at).key(), None)).collect(),
+            ..DirtySet::default()
+        });
+        assert_eq!((dirty.objects.len(), dirty.neighbours.len()), (0, 1));
     }
 }

@@ -21,5 +21,5 @@ pub use dirty_set::DirtySet;
 pub use listener::ObservedChange;
 pub use monitor::{EventSummary, Monitor, RECEIVE_BUFFER, WatchScope};
 pub use observer::Observer;
-pub use snapshot::Snapshot;
+pub use snapshot::{SingleRead, Snapshot};
 pub use trueup_netlink::codec::ReadScope;

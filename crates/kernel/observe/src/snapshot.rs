@@ -1,15 +1,28 @@
 //! [`Snapshot`]: the objects of a namespace, and the kinds that are complete.
 
 use trueup_net::{
-    ForwardingEntry, IfName, Kind, Link, LinkStatus, ObjectKind as _, Observed, OfKind, each_kind,
+    ForwardingEntry, IfName, Kind, Link, LinkStatus, Object, ObjectKind as _, Observed, OfKind,
+    each_kind, with_object,
 };
 use trueup_netlink::Error;
-use trueup_netlink::codec::{ReadScope, forwarding, link};
+use trueup_netlink::codec::{KindCodec as _, ReadScope, forwarding, link};
 
 use crate::completeness::{Incomplete, ReadResult};
 use crate::kind_reader::DumpRequest;
 use crate::kind_reader::read_kind;
 use crate::observer::Observer;
+
+/// The answer to a request for a single object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SingleRead {
+    /// The object as the kernel holds it.
+    Found(Object),
+    /// No object has the key.
+    Absent,
+    /// The kernel answers no request for a single object of this kind and family, or the answer
+    /// cannot be read.
+    Unsupported,
+}
 
 /// The objects that were read, and the reasons why kinds are incomplete.
 ///
@@ -93,6 +106,26 @@ impl Observer {
             snapshot.mark_read(K::KIND, incomplete);
         });
         Ok(snapshot)
+    }
+
+    /// Reads the single object with a key, by a request of its own.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`snapshot`](Self::snapshot).
+    pub fn single(&mut self, like: &Object) -> Result<SingleRead, Error> {
+        with_object!(like, like: K => {
+            let mut request = Vec::new();
+            if !like.encode_query(&mut request).unwrap_or(false) {
+                return Ok(SingleRead::Unsupported);
+            }
+            match self.socket.query(&request, |message| K::decode(message.body)) {
+                Ok(Ok(Some(object))) => Ok(SingleRead::Found(object.into())),
+                Ok(_) => Ok(SingleRead::Unsupported),
+                Err(error) if error.errno() == Some(K::ABSENT) => Ok(SingleRead::Absent),
+                Err(error) => Err(error),
+            }
+        })
     }
 
     /// Reads the index of the link with a name; `None` if there is none.

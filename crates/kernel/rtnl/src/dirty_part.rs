@@ -3,11 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trueup_net::{Desired, Family, IfName, Kind, Plan, RouteKey, with_object};
+use trueup_net::{Desired, Dev, Family, IfName, ObjectKey, Plan, RouteKey, with_object};
 use trueup_observe::DirtySet;
 
-use crate::ownership::record_key::Location;
-use crate::ownership::record_key::SourceKind as _;
+use crate::ownership::record_key::{Location, SourceKind};
 
 /// The dirty part of a namespace. Links always belong to it, since names come from them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,6 +83,33 @@ impl DirtyPart {
         }
     }
 
+    /// Returns true if an object other than a route is in the part.
+    pub(crate) fn contains_object(&self, key: &ObjectKey) -> bool {
+        let has_index = |dev: Dev| dev.as_index().is_some_and(|it| self.devices.contains_key(&it));
+        match key {
+            ObjectKey::Link(_) => true,
+            ObjectKey::Address(key) => has_index(key.dev),
+            ObjectKey::Neighbour(key) => has_index(key.dev),
+            ObjectKey::Rule(rule) => self.rules.contains(&rule.family),
+            _ => false,
+        }
+    }
+
+    /// Adds the surroundings of an address, a neighbour or a rule.
+    pub(crate) fn add_object(&mut self, key: &ObjectKey, names: &BTreeMap<u32, IfName>) {
+        let dev = match key {
+            ObjectKey::Address(key) => key.dev,
+            ObjectKey::Neighbour(key) => key.dev,
+            ObjectKey::Rule(rule) => {
+                self.rules.insert(rule.family);
+                return;
+            }
+            _ => return,
+        };
+        let named = dev.as_index().and_then(|index| Some((index, *names.get(&index)?)));
+        self.devices.extend(named);
+    }
+
     fn has_device(&self, name: &IfName) -> bool {
         self.devices.values().any(|known| known == name)
     }
@@ -98,6 +124,7 @@ impl DirtyPart {
         dirty.addresses.retain(|index| !self.devices.contains_key(index));
         dirty.neighbours.retain(|index| !self.devices.contains_key(index));
         dirty.rules.retain(|family| !self.rules.contains(family));
+        dirty.objects.retain(|key, _| !self.contains_object(key));
         dirty.routes.retain(|family| !self.routes.contains(family));
         dirty.tables.retain(|(family, table)| !self.contains_table(*family, *table));
         dirty.deleted_routes.retain(|key| !self.contains(Location::Route(*key)));
@@ -118,57 +145,37 @@ impl DirtyPart {
     /// Returns the desired objects in this part, and all links: a plan must show its effects on
     /// them, see [`exceeds_part`].
     pub(crate) fn narrow(&self, desired: &Desired) -> Desired {
-        let mut adopt = BTreeSet::new();
         let mut narrowed = Desired::default();
         narrowed.links.clone_from(&desired.links);
-        let links = desired.adopt.iter().filter(|(kind, _)| *kind == Kind::Link);
-        adopt.extend(links.copied());
         if !self.devices.is_empty() {
-            narrowed.addresses =
-                keep(desired, Kind::Address, &desired.addresses, &mut adopt, |address| {
-                    self.has_device(&address.dev)
-                });
-            narrowed.neighbours =
-                keep(desired, Kind::Neighbour, &desired.neighbours, &mut adopt, |entry| {
-                    self.has_device(&entry.dev)
-                });
+            narrowed.addresses = desired
+                .addresses
+                .as_ref()
+                .map(|all| all.filtered(|address| self.has_device(&address.dev)));
+            narrowed.neighbours = desired
+                .neighbours
+                .as_ref()
+                .map(|all| all.filtered(|entry| self.has_device(&entry.dev)));
         }
         if !self.rules.is_empty() {
-            narrowed.rules = keep(desired, Kind::Rule, &desired.rules, &mut adopt, |rule| {
-                self.rules.contains(&rule.family)
-            });
+            narrowed.rules = desired
+                .rules
+                .as_ref()
+                .map(|all| all.filtered(|rule| self.rules.contains(&rule.family)));
         }
         if self.has_routes() {
             narrowed.routes = desired.routes.as_ref().map(|routes| {
                 routes.filtered(|key: &RouteKey| self.contains_table(key.dst.family(), key.table))
             });
         }
-        narrowed.adopt = adopt;
         narrowed
     }
 }
 
-fn keep<T: Clone>(
-    desired: &Desired,
-    kind: Kind,
-    list: &Option<Vec<T>>,
-    adopt: &mut BTreeSet<(Kind, usize)>,
-    wanted: impl Fn(&T) -> bool,
-) -> Option<Vec<T>> {
-    let mut kept = Vec::new();
-    for (at, item) in list.as_ref()?.iter().enumerate().filter(|(_, item)| wanted(item)) {
-        if desired.adopt.contains(&(kind, at)) {
-            adopt.insert((kind, kept.len()));
-        }
-        kept.push(item.clone());
-    }
-    Some(kept)
-}
-
 /// Returns true if a plan for a part affects objects outside it. A change of a link or of an
-/// existing address can.
+/// existing IPv6 address can, and the deletion of any address.
 pub(crate) fn exceeds_part(plan: &Plan) -> bool {
-    plan.ops.iter().any(|op| with_object!(&op.object, _it: K => K::takes_along(op.action)))
+    plan.ops.iter().any(|op| with_object!(&op.object, it => SourceKind::takes_along(it, op.action)))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! The events of a subscribed source: a monitor, polled by the driver, which records dirty objects
 //! since the last pass.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-use trueup_net::{Kind, Kinds};
+use trueup_net::{Action, Kind, Kinds, Object, ObjectKey, Plan};
 use trueup_netlink::{Namespace, NamespaceId};
 use trueup_observe::{DirtySet, Monitor, WatchScope};
 use trueup_reconcile::Drained;
@@ -89,6 +89,46 @@ impl Events {
             self.deliver(Drained::Hint);
         }
         dirty
+    }
+
+    /// Ignores the announcements so far of a plan's own writes, after which the objects in `there`
+    /// exist: the kernel announces some without the writer's port. All others are left to the next
+    /// pass.
+    pub(crate) fn forget_own(&mut self, done: &Plan, there: &[Object]) {
+        let mut dirty = match self.drain_monitor() {
+            Ok(_) => self.monitor.take_dirty(),
+            // The driver receives the error itself.
+            Err(_) => DirtySet::everything(),
+        };
+        if dirty.is_empty() {
+            return;
+        }
+        let there: BTreeMap<ObjectKey, &Object> =
+            there.iter().map(|object| (object.key(), object)).collect();
+        let deleted: BTreeSet<ObjectKey> = done
+            .ops
+            .iter()
+            .filter(|op| op.action == Action::Delete)
+            .map(|op| op.object.key())
+            .collect();
+        let DirtySet { objects, removed, .. } = &mut dirty;
+        objects.retain(|key, object| {
+            let is_own = match (object, there.get(key)) {
+                (Some(object), Some(there)) => {
+                    there.protocol() == object.protocol() && there.agrees_on(object, &done.devices)
+                }
+                (None, None) => deleted.contains(key),
+                _ => false,
+            };
+            if is_own {
+                removed.remove(key);
+            }
+            !is_own
+        });
+        if !dirty.is_empty() {
+            self.unread.extend(dirty);
+            self.deliver(Drained::Hint);
+        }
     }
 
     /// Ensures that changes to the objects of a coming read are reported from before the read.

@@ -28,7 +28,7 @@ use self::stored_otherwise::StoredOtherwise;
 use crate::Options;
 use crate::key::{ObjectId, key_id, object_id};
 use crate::ownership::record_key::Location;
-use crate::pass::mode::Keys;
+use crate::pass::mode::{Keys, SingleObjects};
 use crate::status::{StatusChanges, Undone};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
@@ -49,6 +49,19 @@ pub(crate) struct History {
     pub(crate) stored_otherwise: StoredOtherwise,
 }
 
+/// The place of an object that was left undone.
+pub(crate) struct UndonePlace {
+    pub(crate) id: ObjectId,
+    pub(crate) location: Location,
+    pub(crate) key: ObjectKey,
+}
+
+impl UndonePlace {
+    fn of(id: ObjectId, undone: &Undone) -> UndonePlace {
+        UndonePlace { id, location: undone.location, key: undone.key.clone() }
+    }
+}
+
 /// The inputs to the review of a plan.
 pub(crate) struct Review<'a> {
     pub(crate) desired: &'a Desired,
@@ -63,9 +76,14 @@ pub(crate) struct Review<'a> {
 }
 
 impl History {
-    /// Returns true if the desired state, except its routes, is the last pass's.
-    pub(crate) fn is_same_but_routes(&self, desired: &Desired) -> bool {
-        self.desired.as_ref().is_some_and(|known| known.is_same_but_routes(desired))
+    /// Returns true if the desired state is the last pass's, except for changes of single objects
+    /// of the kinds for which `is_left_out` returns true.
+    pub(crate) fn is_same_but(
+        &self,
+        desired: &Desired,
+        is_left_out: impl Fn(Kind) -> bool,
+    ) -> bool {
+        self.desired.as_ref().is_some_and(|known| known.is_same_but(desired, is_left_out))
     }
 
     /// Returns true if the desired state is the last pass's.
@@ -213,11 +231,13 @@ impl History {
     /// Returns the objects that a pass over these keys examines, including all left undone there by
     /// earlier passes.
     fn looked_at(&self, keys: &Keys) -> Vec<ObjectId> {
-        match keys.routes() {
+        match keys.objects() {
             // Many objects may be undone elsewhere; they are not examined.
-            Some(routes) => routes
+            Some(SingleObjects { routes, others, devices }) => routes
                 .iter()
-                .map(|key| key_id(ObjectKey::Route(*key), &Devices::default()))
+                .map(|key| ObjectKey::Route(*key))
+                .chain(others.iter().cloned())
+                .map(|key| key_id(key, devices))
                 .collect(),
             None => self
                 .undone
@@ -341,9 +361,9 @@ impl History {
         self.undone.values().all(|undone| undone.is_declined)
     }
 
-    /// Returns the locations of undone objects.
-    pub(crate) fn undone(&self) -> impl Iterator<Item = Location> {
-        self.undone.values().map(|undone| undone.location)
+    /// Returns the places of undone objects.
+    pub(crate) fn undone(&self) -> impl Iterator<Item = UndonePlace> {
+        self.undone.iter().map(|(id, undone)| UndonePlace::of(*id, undone))
     }
 
     /// Returns true if the last look found another writer's object in this object's place.
@@ -353,26 +373,25 @@ impl History {
             .is_some_and(|it| matches!(it.status.condition, Condition::Conflict { .. }))
     }
 
-    /// Returns the locations of objects that wait, directly or indirectly, for an op on one of
-    /// these.
-    pub(crate) fn waiting_for(&self, objects: impl Iterator<Item = ObjectId>) -> Vec<Location> {
+    /// Returns the places of objects that wait, directly or indirectly, for an op on one of these.
+    pub(crate) fn waiting_for(&self, objects: impl Iterator<Item = ObjectId>) -> Vec<UndonePlace> {
         let mut seen = HashSet::new();
-        let mut locations = Vec::new();
+        let mut places = Vec::new();
         let mut needed: Vec<ObjectId> = objects.collect();
         while let Some(need) = needed.pop() {
             for id in self.waiting.get(&need).into_iter().flatten() {
                 if seen.insert(*id) {
                     needed.push(*id);
-                    locations.extend(self.undone_at(*id));
+                    places.extend(self.undone_at(*id));
                 }
             }
         }
-        locations
+        places
     }
 
-    /// Returns the location of an object, if it was left undone.
-    pub(crate) fn undone_at(&self, id: ObjectId) -> Option<Location> {
-        self.undone.get(&id).map(|undone| undone.location)
+    /// Returns the place of an object, if it was left undone.
+    pub(crate) fn undone_at(&self, id: ObjectId) -> Option<UndonePlace> {
+        self.undone.get(&id).map(|undone| UndonePlace::of(id, undone))
     }
 }
 

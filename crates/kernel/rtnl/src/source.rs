@@ -256,9 +256,6 @@ impl Source for Rtnl {
         let PassInput { scope: namespace, desired, ledger, options, limits } = input;
         // If this pass fails, the next one covers everything.
         let mut baseline = self.baseline.take();
-        if let Some(baseline) = &mut baseline {
-            baseline.follow(desired, options.protocol());
-        }
         // Without a subscription, changes since the last pass are unknown.
         let dirty = self.events.as_mut().map_or_else(DirtySet::everything, Events::take_dirty);
         if let Some(baseline) = &mut baseline {
@@ -273,9 +270,12 @@ impl Source for Rtnl {
             events.ignore_own_writes(Some(port));
         }
         let policy = policy(connection.unstored(desired.managed())?, options)?;
+        if let Some(baseline) = &mut baseline {
+            baseline.follow(desired, &policy);
+        }
         let mode = match (limits.extent(), baseline.as_mut()) {
             (Extent::Dirty, Some(baseline)) => {
-                baseline.decide(&self.history, desired, options, &dirty, limits.due())
+                baseline.decide(&self.history, desired, options, &dirty, limits.due(), &policy)
             }
             _ => Mode::everything(desired, self.events.is_some()),
         };

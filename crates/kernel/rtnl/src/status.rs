@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use trueup_apply::{Outcome, Pending, Wait};
 use trueup_net::{
-    Action, Devices, Hold, Kind, Object, ObjectKind as _, Plan, RouteKey, with_object,
+    Action, Devices, Hold, Kind, Object, ObjectKey, ObjectKind as _, Plan, RouteKey, with_object,
 };
 use trueup_reconcile::{Condition, ErrorClass, OpKey, Status};
 
@@ -17,6 +17,7 @@ use crate::round::{OpOutcome, Round};
 #[derive(Clone, Debug)]
 pub(crate) struct Undone {
     pub(crate) location: Location,
+    pub(crate) key: ObjectKey,
     pub(crate) status: Arc<Status>,
     /// True if it was not tried because it failed before. It keeps the status of that failure.
     pub(crate) is_put_off: bool,
@@ -104,6 +105,7 @@ impl Undone {
         let kind = with_object!(object, _it: K => K::NAME);
         Undone {
             location: location(object, |dev| devices.name(dev).copied()),
+            key: object.key(),
             status: Arc::new(Status::new(kind, object.spec(devices), condition)),
             is_put_off: false,
             waits_for: None,

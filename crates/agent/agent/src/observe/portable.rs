@@ -17,15 +17,18 @@ pub(crate) fn strip(desired: &mut Desired) -> Vec<String> {
     let used = used(desired);
     if let Some(links) = &mut desired.links {
         let mtus = links.iter().map(|link| (link.name, link.mtu)).collect();
-        for link in links.iter_mut() {
-            left_out.extend(strip_link(link, &mtus));
-        }
-        links.retain(|link| {
-            let name = link.name.to_string();
-            let is_made =
-                FALLBACK.contains(&name.as_str()) || is_loopback(link) && says_nothing(link);
-            !is_made || used.contains(&link.name)
+        let stripped = std::mem::take(links).into_iter().map(|mut link| {
+            left_out.extend(strip_link(&mut link, &mtus));
+            link
         });
+        *links = stripped
+            .filter(|link| {
+                let name = link.name.to_string();
+                let is_made =
+                    FALLBACK.contains(&name.as_str()) || is_loopback(link) && says_nothing(link);
+                !is_made || used.contains(&link.name)
+            })
+            .collect();
     }
     desired.links.take_if(|all| all.is_empty());
     desired.addresses.take_if(|all| all.is_empty());

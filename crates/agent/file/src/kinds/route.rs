@@ -5,11 +5,9 @@ mod nexthops;
 
 use std::net::IpAddr;
 
-use trueup_net::{
-    Family, IfName, Kind, NextHop, Prefix, Route, RouteKey, RouteType, Routes, table,
-};
+use trueup_net::{Family, IfName, NextHop, Prefix, Route, RouteKey, RouteType, Routes, table};
 
-use super::{Adopted, DesiredList};
+use super::{DesiredList, by_key};
 use crate::element::{Declared, Element, FileObject};
 use crate::fields::Fields;
 use crate::location::Location;
@@ -143,29 +141,17 @@ impl FileObject for Route<IfName> {
     }
 }
 
-/// Routes are sorted by key, and record by key which of them are to be adopted.
 impl DesiredList for Routes {
     type Object = Route<IfName>;
 
-    fn from_file(
-        _kind: Kind,
-        declared: Declared<Route<IfName>>,
-        _adopted: &mut Adopted,
-    ) -> (Routes, Vec<Location>) {
-        let Declared { elements, locations, adopted } = declared;
-        let adopted: Vec<_> = adopted.iter().map(|position| elements[*position].key()).collect();
-        let mut order: Vec<usize> = (0..elements.len()).collect();
-        order.sort_by_cached_key(|position| elements[*position].key());
-        let mut routes: Routes = elements.into_iter().collect();
+    fn from_file(declared: Declared<Route<IfName>>) -> (Routes, Vec<Location>) {
+        let (elements, locations, adopted) = by_key(declared, Route::canonical_key);
+        let mut routes = Routes::from(elements);
         adopted.into_iter().for_each(|key| routes.adopt(key));
-        (routes, order.iter().map(|position| locations[*position]).collect())
+        (routes, locations)
     }
 
-    fn objects(
-        &self,
-        _kind: Kind,
-        _adopted: &Adopted,
-    ) -> impl Iterator<Item = (Route<IfName>, bool)> {
+    fn objects(&self) -> impl Iterator<Item = (Route<IfName>, bool)> {
         self.iter().map(|route| {
             let is_adopted = self.adopted().contains(&route.canonical_key());
             (route, is_adopted)

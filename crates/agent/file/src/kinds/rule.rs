@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use trueup_net::{Family, FwMark, IpNetwork, NumberRange, Prefix, Rule, RuleAction};
+use trueup_net::{Family, FwMark, IpNetwork, Keyed as _, NumberRange, Prefix, Rule, RuleAction};
 
 use crate::element::{Element, FileObject};
 use crate::fields::Fields;
@@ -76,7 +76,7 @@ impl Element for Rule {
     }
 
     fn key(&self) -> Rule {
-        self.clone().canonical()
+        self.canonical_key()
     }
 
     fn describe(&self) -> String {

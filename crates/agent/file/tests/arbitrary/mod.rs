@@ -345,12 +345,19 @@ pub(crate) fn link() -> BoxedStrategy<Link<IfName>> {
 }
 
 /// Makes the keys of a list distinct.
-fn apart<T>(list: Option<Vec<T>>, set: impl Fn(usize, &mut T)) -> Option<Vec<T>> {
+fn apart<L: From<Vec<T>>, T>(list: Option<Vec<T>>, set: impl Fn(usize, &mut T)) -> Option<L> {
     let mut list = list?;
     for (i, object) in list.iter_mut().enumerate() {
         set(i, object);
     }
-    Some(list)
+    Some(list.into())
+}
+
+/// Adopts the object at a position in key order.
+fn adopt_at<A: Keyed>(objects: &mut Option<Collection<A>>, at: usize) {
+    let objects = objects.as_mut().unwrap();
+    let key = objects.keys().nth(at).unwrap().clone();
+    objects.adopt(key);
 }
 
 fn numbered(i: usize) -> IfName {
@@ -387,8 +394,7 @@ pub(crate) fn desired() -> BoxedStrategy<Desired> {
                 if i > 0 {
                     route.table = 1_000_000 + i as u32;
                 }
-            })
-            .map(Routes::from);
+            });
             desired.rules =
                 Some(apart(rules, |i, rule| rule.priority = 1 + i as u32).unwrap_or_default());
             let counts = counts(&desired);
@@ -403,7 +409,10 @@ pub(crate) fn desired() -> BoxedStrategy<Desired> {
                         let key = routes.keys().nth(at).unwrap();
                         routes.adopt(key);
                     }
-                    _ => _ = desired.adopt.insert((kind, at)),
+                    (Kind::Link, _) => adopt_at(&mut desired.links, at),
+                    (Kind::Address, _) => adopt_at(&mut desired.addresses, at),
+                    (Kind::Neighbour, _) => adopt_at(&mut desired.neighbours, at),
+                    _ => adopt_at(&mut desired.rules, at),
                 }
             }
             desired
@@ -413,14 +422,13 @@ pub(crate) fn desired() -> BoxedStrategy<Desired> {
 
 /// Returns the number of objects of each kind in [`Kind::DECLARED`].
 pub(crate) fn counts(desired: &Desired) -> [usize; 5] {
-    let Desired { links, addresses, neighbours, routes, rules, nexthops: _, adopt: _, .. } =
-        desired;
+    let Desired { links, addresses, neighbours, routes, rules, nexthops: _, .. } = desired;
     [
-        links.as_ref().map_or(0, Vec::len),
-        addresses.as_ref().map_or(0, Vec::len),
-        neighbours.as_ref().map_or(0, Vec::len),
+        links.as_ref().map_or(0, Collection::len),
+        addresses.as_ref().map_or(0, Collection::len),
+        neighbours.as_ref().map_or(0, Collection::len),
         routes.as_ref().map_or(0, Routes::len),
-        rules.as_ref().map_or(0, Vec::len),
+        rules.as_ref().map_or(0, Collection::len),
     ]
 }
 

@@ -18,8 +18,8 @@ fn read(text: &str) -> File {
 }
 
 /// Returns the one object of a section.
-fn only<T: std::fmt::Debug>(list: Option<Vec<T>>) -> T {
-    match list.map(<[T; 1]>::try_from) {
+fn only<T: std::fmt::Debug>(list: Option<impl IntoIterator<Item = T>>) -> T {
+    match list.map(|list| <[T; 1]>::try_from(list.into_iter().collect::<Vec<_>>())) {
         Some(Ok([object])) => object,
         other => panic!("{other:?}"),
     }
@@ -27,7 +27,7 @@ fn only<T: std::fmt::Debug>(list: Option<Vec<T>>) -> T {
 
 fn route(keys: &str) -> trueup_net::Route<trueup_net::IfName> {
     let routes = read(&format!("[[route]]\n{keys}")).desired.routes;
-    only(routes.map(|routes| routes.iter().collect()))
+    only(routes.map(|routes| routes.iter().collect::<Vec<_>>()))
 }
 
 fn rule(keys: &str) -> trueup_net::Rule {
@@ -86,14 +86,17 @@ fn a_grace_may_be_none_or_a_day() {
 }
 
 #[test]
-fn single_objects_are_adopted_by_their_place_in_their_list() {
+fn single_objects_are_adopted() {
     let file = read(
         "rule = [ { priority = 1, table = 1 }, { priority = 2, table = 1, adopt = true } ]\n\
          [[route]]\ndst = \"10.0.0.0/8\"\ndev = \"a\"\nadopt = true\n[[link]]\nname = \"a\"\n\
          adopt = false\n[ownership]\nroute = \"ledger\"\n[[route]]\ndst = \"11.0.0.0/8\"\n\
          dev = \"a\"\n",
     );
-    assert_eq!(file.desired.adopt, BTreeSet::from([(Kind::Rule, 1)]));
+    let rules = file.desired.rules.unwrap();
+    let adopted: Vec<_> = rules.adopted().iter().map(|key| key.priority).collect();
+    assert_eq!((rules.len(), adopted), (2, vec![2]));
+    assert!(file.desired.links.unwrap().adopted().is_empty());
     let routes = file.desired.routes.unwrap();
     let adopted: Vec<_> = routes.adopted().iter().map(|key| key.dst.to_string()).collect();
     assert_eq!((routes.len(), adopted), (2, vec!["10.0.0.0/8".to_owned()]));
@@ -187,7 +190,7 @@ fn a_rule_without_a_mask_masks_nothing_and_l3mdev_needs_no_table() {
 fn an_address_is_preferred_as_long_as_it_is_valid() {
     let lifetimes = |keys: &str| {
         let text = format!("[[address]]\ndev = \"a\"\naddress = \"10.0.0.1/24\"\n{keys}");
-        let address = read(&text).desired.addresses.unwrap().remove(0);
+        let address = only(read(&text).desired.addresses);
         let Lifetimes { valid, preferred } = address.lifetimes;
         (valid, preferred)
     };
@@ -200,7 +203,7 @@ fn an_address_is_preferred_as_long_as_it_is_valid() {
 #[test]
 fn a_name_that_is_not_utf8_is_a_list_of_bytes() {
     let text = "[[link]]\nname = [ 255, 97 ]\nalias = [ 254 ]\nmaster = \"\"";
-    let link = read(text).desired.links.unwrap().remove(0);
+    let link = only(read(text).desired.links);
     assert_eq!(link.name.as_bytes(), [255, 97]);
     assert_eq!(link.alias.as_deref(), Some(&[254][..]));
     assert_eq!((link.master, link.kind), (Some(None), None));
@@ -211,7 +214,7 @@ fn brackets_in_strings_comments_and_lists_open_no_section() {
     let text = "\u{feff}rule = [\r\n  # [[route]]\r\n]\r\n [[link]] # [[link]]\r\nname = \"a\"\r\n\
                 alias = \"\"\"\n[[route]]\n\"\"\"\r\n[[link]]\nname = [\n97\n, # ]\n98]\n\
                 alias = '''\n[[x'''";
-    let links = read(text).desired.links.unwrap();
+    let links: Vec<_> = read(text).desired.links.unwrap().into_iter().collect();
     assert_eq!(links[0].alias.as_deref(), Some(&b"[[route]]\n"[..]));
     assert_eq!(links[1].name.as_bytes(), b"ab");
     assert_eq!(links[1].alias.as_deref(), Some(&b"[[x"[..]));
@@ -221,7 +224,7 @@ fn brackets_in_strings_comments_and_lists_open_no_section() {
 fn a_group_and_a_peer_fill_the_same_field_of_a_vxlan() {
     let remote = |key: &str| {
         let text = format!("[[link]]\nname = \"v\"\nkind = \"vxlan\"\nid = 1\nlink = \"a\"\n{key}");
-        match read(&text).desired.links.unwrap().remove(0).kind {
+        match only(read(&text).desired.links).kind {
             Some(LinkKind::Vxlan(vxlan)) => vxlan.remote,
             other => panic!("{other:?}"),
         }

@@ -1,11 +1,12 @@
 //! Properties of the file: written objects read back the same, and no text causes a panic.
 
-use std::collections::BTreeSet;
-
 use crate::arbitrary::{address, counts, desired, link, neighbour, route, rule, settings, sysctls};
 use proptest::prelude::*;
 use trueup_file::{File, Settings, TableNames, to_json, to_toml};
-use trueup_net::{Desired, Kind, LinkKind, NeighbourState, NextHops, RouteType, RuleAction};
+use trueup_net::{
+    Collection, Desired, Keyed as _, Kind, LinkKind, NeighbourState, NextHops, RouteType,
+    RuleAction,
+};
 
 fn read(name: &str, text: &str) -> File {
     let file = File::parse(name, text.as_bytes(), &TableNames::default());
@@ -63,8 +64,7 @@ proptest! {
             .with_addresses([address])
             .with_neighbours([neighbour])
             .with_routes([route])
-            .with_rules([rule])
-            .with_adopt(BTreeSet::from([(Kind::Rule, 0)]));
+            .with_rules(Collection::from([rule.clone()]).with_adopted([rule.canonical_key()]));
         let settings = Settings::default();
         let toml = to_toml(&settings, &desired);
         prop_assert_eq!(toml.matches("\n# not here: ").count(), 4, "{}", toml);
@@ -80,7 +80,7 @@ proptest! {
         let desired = Desired::default().with_links([link.clone()]);
         let back = read("written", &to_toml(&Settings::default(), &desired)).desired.links.unwrap();
         (link.kind, link.index) = (None, 0);
-        prop_assert_eq!(back, [link]);
+        prop_assert_eq!(back, Collection::from([link]));
     }
 
     /// A key means the same in any spelling, with headers or nested tables.

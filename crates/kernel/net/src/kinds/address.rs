@@ -11,9 +11,10 @@ use ipnetwork::IpNetwork;
 
 use super::{
     Action, Authored, Canonical, Carriers, Cleared, Collateral, Dependencies, Difference, Kind,
-    Kinds, Loss, ObjectKind, OnAddresses, Ordered, Provider, Render, Scope, Stage, Words, in_place,
-    or_none, recreate, words_or_none,
+    Kinds, Loss, ObjectKey, ObjectKind, OnAddresses, Ordered, Provider, Render, Scope, Stage,
+    Words, in_place, or_none, recreate, words_or_none,
 };
+use crate::collection::Keyed;
 use crate::devices::{Devices, Names, Problem};
 use crate::kinds::{Check, must};
 use crate::kinds::{Located, Place};
@@ -474,6 +475,14 @@ impl ObjectKind for Address {
     }
 }
 
+impl Keyed for Address<IfName> {
+    type Key = AddressKey<IfName>;
+
+    fn canonical_key(&self) -> AddressKey<IfName> {
+        Address::canonical_key(self)
+    }
+}
+
 impl Authored for Address<IfName> {
     type Indexed = Address;
 
@@ -488,6 +497,19 @@ impl Authored for Address<IfName> {
 
     fn device_names(&self) -> impl Iterator<Item = IfName> {
         [self.dev].into_iter()
+    }
+
+    fn object_key(key: &AddressKey<IfName>, names: &Names<'_>) -> Option<ObjectKey> {
+        let AddressKey { dev, address, subnet } = *key;
+        let dev = names.devices.dev(&dev)?;
+        Some(ObjectKey::Address(AddressKey { dev, address, subnet }))
+    }
+
+    fn key_in(key: &ObjectKey, devices: &Devices) -> Option<AddressKey<IfName>> {
+        let ObjectKey::Address(AddressKey { dev, address, subnet }) = *key else {
+            return None;
+        };
+        Some(AddressKey { dev: *devices.name(dev)?, address, subnet })
     }
 }
 

@@ -6,8 +6,9 @@ use link_kind::{compare_kind, open_or};
 
 use super::{
     Action, Authored, Canonical, Cleared, Collateral, Dependencies, Depths, Difference, Kind,
-    ObjectKind, Ordered, Stage, in_place, recreate,
+    ObjectKey, ObjectKind, Ordered, Stage, in_place, recreate,
 };
+use crate::collection::Keyed;
 use crate::devices::{Devices, Names, Problem};
 use crate::kinds::{Check, must};
 use crate::kinds::{Located, Place};
@@ -377,6 +378,14 @@ impl Link<IfName> {
     }
 }
 
+impl Keyed for Link<IfName> {
+    type Key = IfName;
+
+    fn canonical_key(&self) -> IfName {
+        self.name
+    }
+}
+
 impl Authored for Link<IfName> {
     type Indexed = Link;
 
@@ -386,6 +395,17 @@ impl Authored for Link<IfName> {
 
     fn device_names(&self) -> impl Iterator<Item = IfName> {
         self.parents().copied().chain([self.name])
+    }
+
+    fn object_key(key: &IfName, _names: &Names<'_>) -> Option<ObjectKey> {
+        Some(ObjectKey::Link(*key))
+    }
+
+    fn key_in(key: &ObjectKey, _devices: &Devices) -> Option<IfName> {
+        match key {
+            ObjectKey::Link(name) => Some(*name),
+            _ => None,
+        }
     }
 }
 

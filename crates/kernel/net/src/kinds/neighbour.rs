@@ -7,9 +7,10 @@ use std::net::IpAddr;
 
 use super::{
     Action, Authored, Canonical, Carriers, Cleared, Collateral, Dependencies, Difference, Kind,
-    Loss, ObjectKind, OnAddresses, Ordered, Render, Stage, Words, in_place, on_or_off, or_none,
-    recreate,
+    Loss, ObjectKey, ObjectKind, OnAddresses, Ordered, Render, Stage, Words, in_place, on_or_off,
+    or_none, recreate,
 };
+use crate::collection::Keyed;
 use crate::devices::{Devices, Names, Problem};
 use crate::kinds::{Check, must};
 use crate::kinds::{Located, Place};
@@ -248,6 +249,14 @@ impl ObjectKind for Neighbour {
     }
 }
 
+impl Keyed for Neighbour<IfName> {
+    type Key = NeighbourKey<IfName>;
+
+    fn canonical_key(&self) -> NeighbourKey<IfName> {
+        Neighbour::canonical_key(self)
+    }
+}
+
 impl Authored for Neighbour<IfName> {
     type Indexed = Neighbour;
 
@@ -259,6 +268,19 @@ impl Authored for Neighbour<IfName> {
 
     fn device_names(&self) -> impl Iterator<Item = IfName> {
         [self.dev].into_iter()
+    }
+
+    fn object_key(key: &NeighbourKey<IfName>, names: &Names<'_>) -> Option<ObjectKey> {
+        let NeighbourKey { dev, dst, proxy } = *key;
+        let dev = names.devices.dev(&dev)?;
+        Some(ObjectKey::Neighbour(NeighbourKey { dev, dst, proxy }))
+    }
+
+    fn key_in(key: &ObjectKey, devices: &Devices) -> Option<NeighbourKey<IfName>> {
+        let ObjectKey::Neighbour(NeighbourKey { dev, dst, proxy }) = *key else {
+            return None;
+        };
+        Some(NeighbourKey { dev: *devices.name(dev)?, dst, proxy })
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::{Difference, ObjectKind, Registered as _};
+use super::{Canonical, Difference, ObjectKind, Registered as _};
+use crate::devices::Devices;
 use crate::values::Dev;
 use crate::{kinds, with_object};
 
@@ -127,6 +128,18 @@ impl Object {
         with_object!(self, desired: K => match <&K>::try_from(observed) {
             Ok(observed) => desired.differences(observed),
             Err(_) => Vec::new(),
+        })
+    }
+
+    /// Returns true if an observed object of the same kind is as this desired one in every field.
+    /// `devices` gives the names on which a form depends.
+    pub fn agrees_on(&self, observed: &Object, devices: &Devices) -> bool {
+        with_object!(self, desired: K => match <&K>::try_from(observed) {
+            Ok(observed) => {
+                let desired = Canonical::of(desired, devices);
+                desired.get().agrees(Canonical::of(observed, devices).get())
+            }
+            Err(_) => false,
         })
     }
 

@@ -28,30 +28,30 @@ macro_rules! kinds {
             {
                 /// Links: interfaces.
                 links: Link {
-                    with: with_links(Vec<$crate::Link<$crate::IfName>>),
+                    with: with_links($crate::Collection<$crate::Link<$crate::IfName>>),
                     held: Box<$crate::Link>,
                     key: $crate::IfName,
-                    desired: Option<Vec<$crate::Link<$crate::IfName>>>,
+                    desired: Option<$crate::Collection<$crate::Link<$crate::IfName>>>,
                     owned: std::collections::BTreeSet<u32>,
                 }
             }
             {
                 /// IPv4 and IPv6 addresses on interfaces.
                 addresses: Address {
-                    with: with_addresses(Vec<$crate::Address<$crate::IfName>>),
+                    with: with_addresses($crate::Collection<$crate::Address<$crate::IfName>>),
                     held: $crate::Address,
                     key: $crate::AddressKey,
-                    desired: Option<Vec<$crate::Address<$crate::IfName>>>,
+                    desired: Option<$crate::Collection<$crate::Address<$crate::IfName>>>,
                     owned: std::collections::BTreeMap<$crate::AddressKey, u8>,
                 }
             }
             {
                 /// Permanent, NOARP and externally learned neighbours, and proxy entries.
                 neighbours: Neighbour {
-                    with: with_neighbours(Vec<$crate::Neighbour<$crate::IfName>>),
+                    with: with_neighbours($crate::Collection<$crate::Neighbour<$crate::IfName>>),
                     held: $crate::Neighbour,
                     key: $crate::NeighbourKey,
-                    desired: Option<Vec<$crate::Neighbour<$crate::IfName>>>,
+                    desired: Option<$crate::Collection<$crate::Neighbour<$crate::IfName>>>,
                     owned: std::collections::BTreeMap<$crate::NeighbourKey, u8>,
                 }
             }
@@ -79,10 +79,10 @@ macro_rules! kinds {
             {
                 /// Policy routing rules.
                 rules: Rule {
-                    with: with_rules(Vec<$crate::Rule>),
+                    with: with_rules($crate::Collection<$crate::Rule>),
                     held: Box<$crate::Rule>,
                     key: Box<$crate::Rule>,
-                    desired: Option<Vec<$crate::Rule>>,
+                    desired: Option<$crate::Collection<$crate::Rule>>,
                     owned: std::collections::BTreeSet<$crate::Rule>,
                 }
             }

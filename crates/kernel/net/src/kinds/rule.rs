@@ -7,9 +7,10 @@ use std::ops::RangeInclusive;
 use ipnetwork::IpNetwork;
 
 use super::{
-    Action, Authored, Canonical, Cleared, Collateral, Depths, Difference, Kind, Kinds, ObjectKind,
-    Ordered, Render, Stage, Words, recreate, table,
+    Action, Authored, Canonical, Cleared, Collateral, Depths, Difference, Kind, Kinds, ObjectKey,
+    ObjectKind, Ordered, Render, Stage, Words, recreate, table,
 };
+use crate::collection::Keyed;
 use crate::devices::{Devices, Names, Problem};
 use crate::kinds::{Check, must};
 use crate::kinds::{Located, Part, Place};
@@ -323,6 +324,15 @@ impl ObjectKind for Rule {
     }
 }
 
+/// The marker is no part of an authored rule, so its key has protocol 0.
+impl Keyed for Rule {
+    type Key = RuleKey;
+
+    fn canonical_key(&self) -> RuleKey {
+        self.clone().canonical().with_protocol(0).key()
+    }
+}
+
 impl Authored for Rule {
     type Indexed = Rule;
 
@@ -335,6 +345,18 @@ impl Authored for Rule {
     /// Its devices need not exist.
     fn device_names(&self) -> impl Iterator<Item = IfName> {
         [].into_iter()
+    }
+
+    fn object_key(key: &RuleKey, names: &Names<'_>) -> Option<ObjectKey> {
+        let protocol = if names.rules_have_protocol { names.marker } else { 0 };
+        Some(ObjectKey::Rule(Box::new(key.clone().with_protocol(protocol))))
+    }
+
+    fn key_in(key: &ObjectKey, _devices: &Devices) -> Option<RuleKey> {
+        match key {
+            ObjectKey::Rule(rule) => Some(rule.clone().with_protocol(0)),
+            _ => None,
+        }
     }
 }
 

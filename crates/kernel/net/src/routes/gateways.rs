@@ -81,7 +81,7 @@ impl Gateways {
         if observed.gateways.is_empty() {
             return Gateways::default();
         }
-        let down = observed.devices_down(desired.links.as_deref(), devices);
+        let down = observed.devices_down(desired.links.iter().flatten(), devices);
         let ways = Ways { desired, observed, devices, down, proof };
         let subnets = ways.subnets();
         let gateways = observed.gateways.iter();

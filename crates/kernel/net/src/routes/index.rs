@@ -15,14 +15,12 @@ use std::sync::Arc;
 
 use trueup_diff::{ChangeLog, Revision};
 
+use crate::collection::logged;
 use crate::kinds::{NextHops, Route, RouteKey};
 use crate::values::{Family, IfName};
 pub(super) use key::{DumpKey, Key4, Key6, Packed, key4};
 use values::Values;
 pub(super) use values::{Id, Value};
-
-/// The least number of logged changes. For many routes it is a sixteenth of their number.
-const LOGGED: usize = 4096;
 
 /// A change of the desired routes.
 #[derive(Clone, Debug)]
@@ -230,7 +228,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
     }
 
     fn log(&mut self, change: Change<D>) {
-        let kept = LOGGED.max(self.len() / 16);
+        let kept = logged(self.len());
         self.log.add(change, kept);
     }
 

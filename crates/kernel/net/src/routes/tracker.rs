@@ -16,7 +16,8 @@ use super::index::{Change, Id, Packed, Routes};
 use super::nexthop_table::{NexthopTable, can_point};
 use super::resolved::{DeviceName, ResolvedRoutes, pointing_at};
 use crate::devices::Devices;
-use crate::kinds::{Nexthop, ObjectKind as _, Route, RouteKey};
+use crate::key_states::KeyStates;
+use crate::kinds::{Nexthop, Route, RouteKey};
 use crate::resolve::Resolution;
 
 /// A revision of the desired routes, and the keys on which the kernel's state differs.
@@ -44,10 +45,9 @@ use crate::resolve::Resolution;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tracker {
     at: Revision,
-    /// The kernel's rows on dirty keys.
-    dirty: BTreeMap<RouteKey, Vec<Route>>,
-    /// The kernel's rows on parked keys.
-    parked: BTreeMap<RouteKey, Vec<Route>>,
+    /// The keys on which the kernel may differ from the desired routes, with its rows in canonical
+    /// form.
+    pub states: KeyStates<RouteKey, Route>,
     /// The nexthop objects that the routes point at, if the mode uses them.
     pub(crate) assignment: Option<NexthopAssignment>,
 }
@@ -55,12 +55,7 @@ pub struct Tracker {
 impl Tracker {
     /// Records that a pass over all routes found exactly these in the kernel.
     pub fn in_sync<D: Clone + Eq + Hash>(routes: &Routes<D>) -> Tracker {
-        Tracker {
-            at: routes.revision(),
-            dirty: BTreeMap::new(),
-            parked: BTreeMap::new(),
-            assignment: None,
-        }
+        Tracker { at: routes.revision(), states: KeyStates::default(), assignment: None }
     }
 
     /// Records that a pass found the routes' nexthop objects in the kernel, except those with the
@@ -144,16 +139,14 @@ impl Tracker {
         if self.has_replaced_nexthops() || frees_object {
             return None;
         }
-        if self.dirty.contains_key(&key) || self.wake(&key) {
-            return Some(());
-        }
-        let there = match (was, &self.assignment) {
-            (None, _) => Vec::new(),
-            (Some(was), None) => vec![was?],
-            (Some(was), Some(assignment)) => vec![assignment.stored(was?)?],
-        };
-        self.dirty.insert(key, there);
-        Some(())
+        let Tracker { states, assignment, .. } = self;
+        states.mark_changed(key, || {
+            Some(match (was, assignment) {
+                (None, _) => Vec::new(),
+                (Some(was), None) => vec![was?],
+                (Some(was), Some(assignment)) => vec![assignment.stored(was?)?],
+            })
+        })
     }
 
     /// Follows a change of next hops in all routes with a value, each like `old`.
@@ -163,73 +156,13 @@ impl Tracker {
         old: &Route,
         routes: &Routes<D>,
     ) -> Option<()> {
-        let is_alone = self.dirty.is_empty()
-            && self.parked.keys().all(|key| routes.id(Packed::of(key)) != Some(id));
+        let is_alone = self.states.dirty_keys().next().is_none()
+            && self.states.parked_keys().all(|key| routes.id(Packed::of(key)) != Some(id));
         let assignment = self.assignment.as_mut().filter(|_| is_alone)?;
         if !assignment.replaced.contains_key(&id) {
             assignment.replaced.insert(id, assignment.table.object_of(old)?);
         }
         Some(())
-    }
-
-    /// Records that the kernel has no row on a key.
-    pub fn mark_absent(&mut self, key: RouteKey) {
-        self.parked.remove(&key);
-        self.dirty.insert(key, Vec::new());
-    }
-
-    /// Records that the kernel has one route on a key, given in canonical form.
-    pub fn mark_present(&mut self, route: Route) {
-        self.parked.remove(&route.key());
-        self.dirty.insert(route.key(), vec![route]);
-    }
-
-    /// Records that the kernel's row on a key is as desired.
-    pub fn mark_in_sync(&mut self, key: &RouteKey) {
-        self.dirty.remove(key);
-        self.parked.remove(key);
-    }
-
-    /// Records that the kernel's rows are as desired on all keys for which `seen` returns true.
-    pub fn mark_all_in_sync(&mut self, seen: impl Fn(&RouteKey) -> bool) {
-        self.dirty.retain(|key, _| !seen(key));
-        self.parked.retain(|key, _| !seen(key));
-    }
-
-    /// Records the kernel's rows on a key, in canonical form, and that they stay for now.
-    pub fn park(&mut self, key: RouteKey, there: Vec<Route>) {
-        self.dirty.remove(&key);
-        self.parked.insert(key, there);
-    }
-
-    /// Plans a parked key again. Returns false if the key is not parked.
-    pub fn wake(&mut self, key: &RouteKey) -> bool {
-        let there = self.parked.remove_entry(key);
-        let woken = there.is_some();
-        self.dirty.extend(there);
-        woken
-    }
-
-    /// Returns true if a key is parked.
-    pub fn is_parked(&self, key: &RouteKey) -> bool {
-        self.parked.contains_key(key)
-    }
-
-    /// Returns the kernel's rows on a parked key, or `None` if it is not parked.
-    pub fn parked(&self, key: &RouteKey) -> Option<&[Route]> {
-        self.parked.get(key).map(Vec::as_slice)
-    }
-
-    /// Returns the kernel's rows on a dirty or parked key. `None` for any other key, whose row is
-    /// as desired.
-    pub fn there(&self, key: &RouteKey) -> Option<&[Route]> {
-        self.dirty.get(key).or_else(|| self.parked.get(key)).map(Vec::as_slice)
-    }
-
-    /// Returns the keys on which the kernel differs from the desired state, or did when a change
-    /// was last reported. Parked keys are left out.
-    pub fn dirty_keys(&self) -> impl Iterator<Item = &RouteKey> {
-        self.dirty.keys()
     }
 
     /// Returns the desired routes and the kernel's rows on the dirty keys. Their plan is the plan
@@ -238,9 +171,8 @@ impl Tracker {
         &self,
         routes: &Routes<D>,
     ) -> (Routes<D>, Vec<Route>) {
-        let keys: BTreeSet<RouteKey> = self.dirty.keys().copied().collect();
-        let there = self.dirty.values().flatten().cloned();
-        (routes.at(keys), there.collect())
+        let there = self.states.dirty().flat_map(|(_, there)| there).cloned();
+        (routes.at(self.states.dirty_keys().copied()), there.collect())
     }
 }
 

@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use proptest::prelude::*;
 use proptest::sample::select;
 use trueup_net::{
-    Action, Address, AddressFlags, BridgeAttrs, Desired, DesiredError, Dev, Domain, Family, FwMark,
-    IfName, Kind, Kinds, Lifetimes, Link, LinkKind, MacvlanAttrs, Metric, Neighbour,
-    NeighbourState, NextHop, NextHops, Object, ObjectKey, ObjectKind, Observed, Op, Owned, Plan,
-    Policy, Prefix, Reason, Route, RouteType, Routes, Rule, RuleAction, Scope, VlanAttrs,
-    VxlanAttrs, plan,
+    Action, Address, AddressFlags, BridgeAttrs, Collection, Desired, DesiredError, Dev, Domain,
+    Family, FwMark, IfName, Keyed, Kind, Kinds, Lifetimes, Link, LinkKind, MacvlanAttrs, Metric,
+    Neighbour, NeighbourState, NextHop, NextHops, Object, ObjectKey, ObjectKind, Observed, Op,
+    Owned, Plan, Policy, Prefix, Reason, Route, RouteType, Routes, Rule, RuleAction, Scope,
+    VlanAttrs, VxlanAttrs, plan,
 };
 
 pub(crate) const MARKER: u8 = 116;
@@ -158,6 +158,19 @@ fn some_of<T: Clone + std::fmt::Debug>(
     prop::option::weighted(0.85, prop::collection::vec(one, 0..=most))
 }
 
+/// Makes a collection, and adopts the objects at the positions in `adopt`.
+fn chosen<A: Keyed>(
+    kind: Kind,
+    list: Option<Vec<A>>,
+    adopt: &BTreeSet<(Kind, usize)>,
+) -> Option<Collection<A>> {
+    let list = list?;
+    let is_chosen = |(at, _): &(usize, &A)| adopt.contains(&(kind, *at));
+    let adopted: Vec<A::Key> =
+        list.iter().enumerate().filter(is_chosen).map(|(_, it)| it.canonical_key()).collect();
+    Some(Collection::from(list).with_adopted(adopted))
+}
+
 /// A desired state, perhaps invalid: see [`prune`].
 pub(crate) fn desired() -> impl Strategy<Value = Desired> {
     let parts = (
@@ -168,7 +181,7 @@ pub(crate) fn desired() -> impl Strategy<Value = Desired> {
         some_of(rule(), 4),
         prop::collection::btree_set((select(Kind::DECLARED.to_vec()), 0..5_usize), 0..6),
     );
-    parts.prop_map(|(links, addresses, neighbours, routes, rules, mut adopt)| {
+    parts.prop_map(|(links, addresses, neighbours, routes, rules, adopt)| {
         let routes = routes.map(|list: Vec<Route<IfName>>| {
             let chosen = |(at, _): &(usize, _)| adopt.contains(&(Kind::Route, *at));
             let adopted = list.iter().enumerate().filter(chosen);
@@ -177,11 +190,12 @@ pub(crate) fn desired() -> impl Strategy<Value = Desired> {
             adopted.into_iter().for_each(|key| routes.adopt(key));
             routes
         });
-        adopt.retain(|(kind, _)| *kind != Kind::Route);
-        let mut desired = Desired::default().with_adopt(adopt);
-        (desired.links, desired.addresses) = (links, addresses);
-        (desired.neighbours, desired.routes) = (neighbours, routes);
-        desired.rules = rules;
+        let mut desired = Desired::default();
+        desired.links = chosen(Kind::Link, links, &adopt);
+        desired.addresses = chosen(Kind::Address, addresses, &adopt);
+        desired.neighbours = chosen(Kind::Neighbour, neighbours, &adopt);
+        desired.rules = chosen(Kind::Rule, rules, &adopt);
+        desired.routes = routes;
         desired
     })
 }
@@ -238,8 +252,10 @@ pub(crate) fn prune(desired: &mut Desired, world: &World) -> Plan {
         match world.plan(desired) {
             Ok(plan) => return plan,
             Err(error) => {
-                fn take<T>(objects: &mut Option<Vec<T>>, index: usize) {
-                    objects.as_mut().unwrap().remove(index);
+                fn take<A: Keyed>(objects: &mut Option<Collection<A>>, index: usize) {
+                    let objects = objects.as_mut().unwrap();
+                    let key = objects.keys().nth(index).unwrap().clone();
+                    objects.remove(&key);
                 }
                 match error.kind() {
                     Kind::Link => take(&mut desired.links, error.index()),

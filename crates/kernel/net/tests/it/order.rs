@@ -423,13 +423,17 @@ fn a_link_comes_up_before_what_minds() {
     let ends = Lifetimes { valid: 3600, preferred: 3600 };
     let mut over_vlan = ends_with(vec![plain()]);
     let links = over_vlan.links.as_mut().unwrap();
-    links.push(Link::new(name("a10"), vlan(a, 10)));
+    links.insert(Link::new(name("a10"), vlan(a, 10)));
     let mut port = ends_with(vec![plain()]);
     let links = port.links.as_mut().unwrap();
-    links[0].master = Some(Some(name("br0")));
-    links.push(Link::new(name("br0"), LinkKind::Bridge(Default::default())));
+    let mut first = links.remove(&a).unwrap();
+    first.master = Some(Some(name("br0")));
+    links.insert(first);
+    links.insert(Link::new(name("br0"), LinkKind::Bridge(Default::default())));
     let mut small = ends_with(vec![address(name("b"), "fd00::1/64")]);
-    small.links.as_mut().unwrap()[1].mtu = Some(1280);
+    let links = small.links.as_mut().unwrap();
+    let second = links.remove(&name("b")).unwrap();
+    links.insert(second.with_mtu(1280));
     let cases = [
         ends_with(vec![address(a, "10.1.0.1/24")]),
         ends_with(vec![plain(), address(a, "fd00::2/64").with_lifetimes(ends)]),

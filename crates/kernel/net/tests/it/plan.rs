@@ -28,7 +28,7 @@ fn neighbour<D>(dev: D, lladdr: &str) -> Neighbour<D> {
 /// Plans addresses on the device, given the desired ones, the existing ones, and ours among these.
 fn planned(desired: &[Address<IfName>], there: &[Address], ours: &[&Address]) -> Plan {
     let owned = ours.iter().map(|address| (address.key(), 0)).collect::<BTreeMap<_, _>>();
-    let desired = Desired::default().with_addresses(desired);
+    let desired = Desired::default().with_addresses(desired.to_vec());
     let owned = Owned::default().with_addresses(owned);
     plan(&desired, &observed().with_addresses(there), &owned, 116).unwrap()
 }

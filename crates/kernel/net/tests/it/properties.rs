@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use trueup_net::internal::{Resolution, plan_with};
 use trueup_net::render::snapshot_hash;
 use trueup_net::{
-    Action, Desired, Dev, Difference, Family, Hold, Kind, Link, Object, ObjectKey, ObjectKind,
-    Observed, Op, Ownership, Plan, Reason, Route, RouteKey, Routes, proof,
+    Action, Collection, Desired, Dev, Difference, Family, Hold, Keyed, Kind, Link, Object,
+    ObjectKey, ObjectKind, Observed, Op, Ownership, Plan, Reason, Route, RouteKey, proof,
 };
 
 proptest! {
@@ -33,6 +33,24 @@ proptest! {
         prop_assert_eq!(once.clone().canonical(), once);
         let once = rule.canonical();
         prop_assert_eq!(once.clone().canonical(), once);
+    }
+}
+
+/// Returns true for each desired object of a kind that is to be adopted, in key order.
+fn are_adopted(desired: &Desired, kind: Kind) -> Vec<bool> {
+    fn of<A: Keyed>(objects: &Option<Collection<A>>) -> Vec<bool> {
+        let all = objects.iter().flat_map(|all| all.keys().map(|key| all.adopted().contains(key)));
+        all.collect()
+    }
+    match kind {
+        Kind::Link => of(&desired.links),
+        Kind::Address => of(&desired.addresses),
+        Kind::Neighbour => of(&desired.neighbours),
+        Kind::Rule => of(&desired.rules),
+        _ => {
+            let routes = desired.routes.iter();
+            routes.flat_map(|all| all.keys().map(|key| all.adopted().contains(&key))).collect()
+        }
     }
 }
 
@@ -305,13 +323,10 @@ proptest! {
         let wanted = wanted(&world, &desired);
         let foreign = world.foreign();
         let flagged = |object: &Object| {
-            let positions = desired.adopt.iter().filter(|(kind, _)| *kind == object.kind());
-            let of_kind: Vec<&Object> =
-                wanted.iter().filter(|other| other.kind() == object.kind()).collect();
-            let adopted = desired.routes.iter().flat_map(Routes::adopted);
-            let is_key = |key: &RouteKey| ObjectKey::Route(*key) == object.key();
-            positions.filter_map(|(_, at)| of_kind.get(*at)).any(|other| serves(other, object))
-                || adopted.into_iter().any(is_key)
+            let of_kind = wanted.iter().filter(|other| other.kind() == object.kind());
+            of_kind.zip(are_adopted(&desired, object.kind())).any(|(wanted, is_adopted)| {
+                is_adopted && serves(wanted, object)
+            })
         };
         let mut after = world.clone();
         for object in &plan.adopted {
@@ -492,30 +507,26 @@ proptest! {
         shuffle(&mut other.observed.neighbours, &mut seed);
         shuffle(&mut other.observed.routes, &mut seed);
         shuffle(&mut other.observed.rules, &mut seed);
-        // Objects to adopt are identified by position.
-        same.adopt.clear();
         macro_rules! shuffle_desired {
-            ($list:ident, $kind:expr) => {
+            ($list:ident) => {
                 if let (Some(list), Some(before)) = (&mut same.$list, &desired.$list) {
-                    let mut places: Vec<usize> = (0..before.len()).collect();
-                    shuffle(&mut places, &mut seed);
-                    *list = places.iter().map(|place| before[*place].clone()).collect();
-                    let flagged = |place: &usize| desired.adopt.contains(&($kind, *place));
-                    let flagged = (0..places.len()).filter(|at| flagged(&places[*at]));
-                    same.adopt.extend(flagged.map(|at| ($kind, at)));
+                    let mut objects: Vec<_> = before.iter().cloned().collect();
+                    shuffle(&mut objects, &mut seed);
+                    *list = Collection::from(objects)
+                        .with_adopted(before.adopted().iter().cloned());
                 }
             };
         }
-        shuffle_desired!(links, Kind::Link);
-        shuffle_desired!(addresses, Kind::Address);
-        shuffle_desired!(neighbours, Kind::Neighbour);
+        shuffle_desired!(links);
+        shuffle_desired!(addresses);
+        shuffle_desired!(neighbours);
         if let (Some(routes), Some(before)) = (&mut same.routes, &desired.routes) {
             let mut list: Vec<_> = before.iter().collect();
             shuffle(&mut list, &mut seed);
             *routes = list.into();
             before.adopted().iter().for_each(|key| routes.adopt(*key));
         }
-        shuffle_desired!(rules, Kind::Rule);
+        shuffle_desired!(rules);
         let shuffled = other.plan(&same).unwrap();
         prop_assert_eq!(plan.text().to_string(), shuffled.text().to_string());
         prop_assert_eq!(plan, shuffled);

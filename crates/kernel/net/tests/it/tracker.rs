@@ -93,8 +93,8 @@ proptest! {
             prop_assert!(tracker.follow(&desired, &devices, MARKER));
             for (key, row) in announced {
                 match row {
-                    Some(row) => tracker.mark_present(row),
-                    None => tracker.mark_absent(key),
+                    Some(row) => tracker.states.mark(key, vec![row]),
+                    None => tracker.states.mark(key, Vec::new()),
                 }
             }
             let (routes, rows) = tracker.partial_input(&desired);

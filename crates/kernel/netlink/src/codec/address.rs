@@ -185,6 +185,19 @@ impl KindCodec for Address {
     /// preferred lifetime until it has run out. For an update the kernel uses lifetimes, metric and
     /// protocol, in IPv6 also flags and peer, and ignores the rest. IPv6 takes a metric of 0 for
     /// "unchanged".
+    /// The kernel answers such a request only for IPv6 (`inet6_rtm_getaddr`).
+    fn encode_query(&self, buffer: &mut Vec<u8>) -> Result<bool, EncodeError> {
+        if self.family() == Family::Inet {
+            return Ok(false);
+        }
+        let index = index_of(self.dev, &|dev| dev.as_index())?;
+        let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST);
+        message.body(&header(Family::Inet6, 0, 0, Scope::UNIVERSE, index));
+        message.attr_ip(IFA_ADDRESS, self.address.ip());
+        message.finish()?;
+        Ok(true)
+    }
+
     fn encode(
         buffer: &mut Vec<u8>,
         part: Part,

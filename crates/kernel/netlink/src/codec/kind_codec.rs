@@ -18,6 +18,17 @@ pub trait KindCodec: ObjectKind + PartialEq {
     const GROUPS: &'static [Group];
     /// The errno for deleting an object that does not exist.
     const ABSENT: i32;
+
+    /// Writes a request for the single object with this one's key. Returns false if the kernel
+    /// answers none: then the object is read with all others.
+    ///
+    /// # Errors
+    ///
+    /// If the object is on a device that does not exist.
+    fn encode_query(&self, buffer: &mut Vec<u8>) -> Result<bool, EncodeError> {
+        let _ = buffer;
+        Ok(false)
+    }
     /// True if some kernels lack the kind. They refuse its dumps with `EOPNOTSUPP`, and its groups
     /// with `EINVAL`.
     const IS_OPTIONAL: bool = false;

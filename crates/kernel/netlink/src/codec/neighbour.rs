@@ -133,6 +133,12 @@ impl KindCodec for Neighbour {
         }
     }
 
+    fn encode_query(&self, buffer: &mut Vec<u8>) -> Result<bool, EncodeError> {
+        let flags = if self.proxy { NTF_PROXY } else { 0 };
+        begin(buffer, GET, 0, self, (0, flags), &|dev| dev.as_index())?.finish()?;
+        Ok(true)
+    }
+
     fn refusal_cause(&self, action: Action, error: &KernelError) -> Option<RefusalCause> {
         if action == Action::Delete || error.errno() != libc::EINVAL {
             return None;

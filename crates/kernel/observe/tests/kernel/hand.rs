@@ -92,15 +92,12 @@ impl Hand {
     }
 
     pub(crate) fn neighbour(&mut self, index: u32, dst: &str, protocol: u8) {
-        let lladdr = "02:00:00:00:00:09".parse().unwrap();
-        let mut neighbour = Neighbour::new(Dev::index(index), dst.parse().unwrap(), lladdr);
-        neighbour.protocol = protocol;
+        let neighbour = neighbour(index, dst, protocol);
         self.send(|buffer| codec::create(buffer, &neighbour, &existing));
     }
 
     pub(crate) fn delete_neighbour(&mut self, index: u32, dst: &str) {
-        let lladdr = "02:00:00:00:00:09".parse().unwrap();
-        let neighbour = Neighbour::new(Dev::index(index), dst.parse().unwrap(), lladdr);
+        let neighbour = neighbour(index, dst, 0);
         self.send(|buffer| codec::delete(buffer, &neighbour, &existing));
     }
 
@@ -132,6 +129,12 @@ pub(crate) fn via(protocol: u8, dst: &str, gateway: &str, index: u32) -> Route {
     let mut route = Route::new(dst.parse().unwrap(), NextHops::One(hop));
     route.protocol = protocol;
     route.canonical()
+}
+
+/// Makes a permanent neighbour.
+pub(crate) fn neighbour(index: u32, dst: &str, protocol: u8) -> Neighbour {
+    let lladdr = "02:00:00:00:00:09".parse().unwrap();
+    Neighbour::new(Dev::index(index), dst.parse().unwrap(), lladdr).with_protocol(protocol)
 }
 
 pub(crate) fn rule(protocol: u8, family: Family, priority: u32) -> Rule {

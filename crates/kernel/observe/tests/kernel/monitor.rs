@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use trueup_net::{Family, Kinds, ObjectKind};
+use trueup_net::{Family, Kinds, Object, ObjectKind};
 use trueup_netlink::codec::{self, existing};
 use trueup_netlink::{Multicast, Namespace};
 use trueup_observe::{DirtySet, Monitor, RECEIVE_BUFFER, WatchScope};
 use trueup_testkit::model::Kernel;
 use trueup_testkit::{Snapshot, ip, named_netns};
 
-use crate::hand::{Hand, ONE, OTHER, OURS, THEIRS, blackhole, rule, via};
+use crate::hand::{self, Hand, ONE, OTHER, OURS, THEIRS, blackhole, rule, via};
 
 /// Returns the scope of our objects on the first device.
 pub(crate) fn scope() -> WatchScope {
@@ -118,9 +118,10 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
             it.tables.insert((family, 1000));
         });
 
+        let our_rule = Object::from(rule(OURS, family, 100));
         hand.rule(&rule(OURS, family, 100));
         names(monitor, "a rule of ours", |it| {
-            it.rules.insert(family);
+            it.objects.insert(our_rule.key(), Some(our_rule.clone()));
         });
         hand.rule(&rule(THEIRS, family, 101));
         names(monitor, "a rule of theirs", |_| {});
@@ -128,16 +129,21 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
         names(monitor, "a rule of theirs is gone", |_| {});
         hand.delete_rule(&rule(OURS, family, 100));
         names(monitor, "a rule of ours is gone", |it| {
-            it.rules.insert(family);
+            it.objects.insert(our_rule.key(), None);
         });
 
         let neighbour = |it: &mut DirtySet| {
             it.neighbours.insert(ONE);
         };
+        let our_neighbour = Object::from(hand::neighbour(ONE, gateway, OURS));
         hand.neighbour(ONE, gateway, OURS);
-        names(monitor, "a neighbour of ours", neighbour);
+        names(monitor, "a neighbour of ours", |it| {
+            it.objects.insert(our_neighbour.key(), Some(our_neighbour.clone()));
+        });
         hand.delete_neighbour(ONE, gateway);
-        names(monitor, "a neighbour of ours is gone", neighbour);
+        names(monitor, "a neighbour of ours is gone", |it| {
+            it.objects.insert(our_neighbour.key(), None);
+        });
         hand.neighbour(ONE, gateway, 0);
         names(monitor, "a neighbour without a protocol", |_| {});
         hand.delete_neighbour(ONE, gateway);
@@ -152,7 +158,8 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
         names(monitor, "a neighbour on another device is gone", |_| {});
         hand.neighbour(OTHER, gateway, OURS);
         names(monitor, "one of ours, on another device", |it| {
-            it.neighbours.insert(OTHER);
+            let there = Object::from(hand::neighbour(OTHER, gateway, OURS));
+            it.objects.insert(there.key(), Some(there));
         });
         hand.delete_neighbour(OTHER, gateway);
         drained(monitor);

@@ -57,8 +57,9 @@ pub(crate) trait SourceKind: ObjectKind {
     /// Adds a key to our objects. `protocol` is the object's when it became ours.
     fn own(key: &Self::RecordKey, protocol: u8, owned: &mut Owned);
 
-    /// Returns true if such a change can delete along objects of other kinds, anywhere.
-    fn takes_along(action: Action) -> bool {
+    /// Returns true if such a change of the object can delete along objects of other kinds,
+    /// anywhere.
+    fn takes_along(&self, action: Action) -> bool {
         let _ = action;
         false
     }
@@ -168,7 +169,7 @@ impl SourceKind for Link {
         owned.links.insert(key.index);
     }
 
-    fn takes_along(_action: Action) -> bool {
+    fn takes_along(&self, _action: Action) -> bool {
         true
     }
 }
@@ -194,8 +195,14 @@ impl SourceKind for Address {
         owned.addresses.insert(key.key, protocol);
     }
 
-    fn takes_along(action: Action) -> bool {
-        action != Action::Create
+    /// In IPv6 each change affects the route that the kernel takes for the subnet's. In IPv4 only
+    /// lifetimes and metric change in place.
+    fn takes_along(&self, action: Action) -> bool {
+        match action {
+            Action::Create => false,
+            Action::Update => self.family() == Family::Inet6,
+            Action::Delete => true,
+        }
     }
 }
 
@@ -240,7 +247,7 @@ impl SourceKind for Nexthop {
     fn own(_key: &u32, _protocol: u8, _owned: &mut Owned) {}
 
     /// The routes that point at it may be anywhere.
-    fn takes_along(action: Action) -> bool {
+    fn takes_along(&self, action: Action) -> bool {
         action == Action::Delete
     }
 }

@@ -3,20 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use trueup_net::internal::{RouteDependencies, Tracker};
+use trueup_net::internal::{ObjectTracker, RouteDependencies, Tracker};
 use trueup_net::{
     Address, Desired, Dev, Devices, IfName, Kind, Kinds, Link, Neighbour, NextHops, Nexthop,
-    NexthopMode, Object, ObjectKind as _, Observed, Route, RouteKey, Routes, Rule, each_kind,
+    NexthopMode, Object, ObjectKey, ObjectKind, Observed, OfKind, Policy, Route, RouteKey, Routes,
+    Rule, each_kind,
 };
 use trueup_observe::{DirtySet, WatchScope};
 use trueup_reconcile::OpKey;
 
 use super::Pass;
 use super::foreign::ForeignKeys;
-use super::mode::{Facts, Mode, Read};
+use super::mode::{Facts, Mode, Read, SingleObjects};
 use super::plan::PassPlan;
 use crate::dirty_part::DirtyPart;
-use crate::history::History;
+use crate::history::{History, UndonePlace};
+use crate::key::ObjectId;
 use crate::ownership::record_key::{Location, link_names};
 use crate::{Options, key};
 
@@ -42,6 +44,9 @@ pub(crate) struct Baseline {
     pub(super) foreign: ForeignKeys,
     /// The tracker of our routes, if the last pass brought all of them in place.
     pub(crate) tracker: Option<Tracker>,
+    /// The tracker of our addresses, neighbours and rules, if the last pass brought all of them in
+    /// place.
+    pub(crate) objects: Option<ObjectTracker>,
     /// True if all reads were complete.
     pub(crate) is_complete: bool,
     /// True if `dependencies` are known: one pass was complete, and the incomplete ones since then
@@ -54,7 +59,7 @@ struct News {
     part: DirtyPart,
     /// True if other writers have put routes on our keys.
     is_shared: bool,
-    /// True if the kernel must be read, since the tracker does not know all that is due.
+    /// True if the kernel must be read, since the trackers do not know all that is due.
     is_read_needed: bool,
     /// True if nexthop objects are to change, or to be retried.
     are_nexthops_due: bool,
@@ -78,6 +83,7 @@ impl Baseline {
         // Narrow keys say nothing about undone objects elsewhere.
         let is_everything = pass.is_over_everything();
         let known = before.as_mut().and_then(|before| before.tracker.take());
+        let known_objects = before.as_mut().and_then(|before| before.objects.take());
         let names = match &mut before {
             // The links are the last pass's.
             Some(before) if pass.mode.read == Read::Nothing => std::mem::take(&mut before.names),
@@ -87,14 +93,25 @@ impl Baseline {
         let last = &*last;
         let observed = &last.seen.snapshot.observed;
         let tracker = tracker(pass, last, known).filter(|_| is_complete);
+        let objects = object_tracker(pass, last, known_objects).filter(|_| is_complete);
         let mut baseline = match before {
             Some(mut before) if !is_everything => {
-                match (pass.mode.keys.routes(), &pass.wanted.routes) {
+                if pass.mode.keys.objects().is_some() {
                     // All other declarations are unchanged.
-                    (Some(_), Some(routes)) => before.relevant.extend(routes.device_names()),
-                    _ => before.relevant = pass.desired.device_names(),
+                    before.relevant.extend(pass.wanted.device_names());
+                } else {
+                    before.relevant = pass.desired.device_names();
                 }
-                Baseline { links, names, foreign, tracker, is_complete, has_dependencies, ..before }
+                Baseline {
+                    links,
+                    names,
+                    foreign,
+                    tracker,
+                    objects,
+                    is_complete,
+                    has_dependencies,
+                    ..before
+                }
             }
             before => {
                 // If rows may be missing, earlier knowledge still holds.
@@ -108,6 +125,7 @@ impl Baseline {
                     unmarked: pass.policy.by_ledger,
                     foreign,
                     tracker,
+                    objects,
                     is_complete,
                     has_dependencies,
                 }
@@ -120,7 +138,7 @@ impl Baseline {
         if is_everything && is_complete {
             let tracker = baseline.tracker.as_ref();
             baseline.foreign.retain(|key| {
-                pass.desired.has_route(key) || tracker.is_some_and(|it| it.is_parked(key))
+                pass.desired.has_route(key) || tracker.is_some_and(|it| it.states.is_parked(key))
             });
         }
         baseline.foreign.add_all(pass.unmarked.iter());
@@ -152,32 +170,75 @@ impl Baseline {
         options: &Options,
         dirty: &DirtySet,
         due: &[OpKey],
+        policy: &Policy,
     ) -> (Facts, Mode) {
         // Without a subscription there is no baseline.
         let (facts, everything) = Mode::everything(desired, true);
-        let Some(news) = self.take_news(history, desired, options, dirty, due) else {
+        let mut dirty = dirty.clone();
+        let known = self.objects.as_ref();
+        dirty.coarsen(|key| known.is_some_and(|it| it.is_known(key)) && self.has_device(key));
+        let dirty = &dirty;
+        let Some(mut news) = self.take_news(history, desired, options, dirty, due, policy) else {
             return (facts, everything);
         };
         let tracker = self.tracker.as_ref().filter(|_| desired.routes.is_some());
-        let routes: BTreeSet<RouteKey> =
-            tracker.iter().flat_map(|tracker| tracker.dirty_keys()).copied().collect();
+        let mut single = SingleObjects {
+            routes: tracker.iter().flat_map(|it| it.states.dirty_keys()).copied().collect(),
+            ..SingleObjects::default()
+        };
+        match self.objects.as_ref().map(|objects| self.single_objects(objects, desired)) {
+            Some(Some((others, devices))) => (single.others, single.devices) = (others, devices),
+            Some(None) => news.is_read_needed = true,
+            None => {}
+        }
+        // The announcement of an own write may be all that has happened.
+        let is_some_known = !single.routes.is_empty()
+            || !single.others.is_empty()
+            || !dirty.objects.is_empty() && news.part == DirtyPart::default();
         let is_ground_firm = !dirty.links && dirty.addresses.is_empty() && dirty.routes.is_empty();
         let facts = Facts {
             is_part_known: true,
             are_nexthops_due: news.are_nexthops_due,
             are_routes_assigned: tracker.is_some_and(Tracker::has_objects),
             are_routes_due: news.part.has_routes(),
-            are_routes_tracked: !news.is_read_needed && is_ground_firm && !routes.is_empty(),
-            are_routes_alone: !news.is_shared
+            are_keys_tracked: !news.is_read_needed && is_ground_firm && is_some_known,
+            are_keys_alone: !news.is_shared
                 && dirty.tables.is_empty()
                 && dirty.rules.is_empty()
                 && dirty.neighbours.is_empty(),
             ..facts
         };
-        (facts, Mode::decide(facts, news.part, routes))
+        (facts, Mode::decide(facts, news.part, single))
     }
 
-    /// Takes in the due objects, and has the tracker plan the routes that it knows. Returns the
+    /// Returns the keys of the objects to plan for, with their devices. `None` if they are too
+    /// many, or if only a read shows what is there.
+    fn single_objects(
+        &self,
+        objects: &ObjectTracker,
+        desired: &Desired,
+    ) -> Option<(BTreeSet<ObjectKey>, Devices)> {
+        let is_idle = objects.states.dirty_keys().next().is_none();
+        let devices = if is_idle { Devices::default() } else { self.devices() };
+        let keys = objects.keys(desired, &devices)?;
+        let of_keys = keys.iter().filter_map(device_of);
+        let named = of_keys.filter_map(|dev| Some((dev, *devices.name(dev)?)));
+        let devices = Devices::of(named);
+        keys.iter().all(|key| objects.is_known(key)).then_some((keys, devices))
+    }
+
+    /// Returns true if an object is on no device, or on one of the last pass's.
+    fn has_device(&self, key: &ObjectKey) -> bool {
+        let index = device_of(key).map(|dev| dev.as_index());
+        index.is_none_or(|index| index.is_some_and(|index| self.names.contains_key(&index)))
+    }
+
+    /// Returns the last pass's devices.
+    fn devices(&self) -> Devices {
+        Devices::of(self.names.iter().map(|(index, name)| (Dev::index(*index), *name)))
+    }
+
+    /// Takes in the due objects, and has the trackers plan for those that they know. Returns the
     /// rest, or `None` if only a full pass will do.
     fn take_news(
         &mut self,
@@ -186,10 +247,13 @@ impl Baseline {
         options: &Options,
         dirty: &DirtySet,
         due: &[OpKey],
+        policy: &Policy,
     ) -> Option<News> {
-        let is_same = self.options == *options && history.is_same_but_routes(desired);
-        let is_known = history.is_same(desired) || self.tracker.is_some();
-        if !is_same || !is_known {
+        let is_tracked = |kind| match kind {
+            Kind::Route => self.tracker.is_some(),
+            kind => self.objects.as_ref().is_some_and(|objects| objects.tracks(kind)),
+        };
+        if self.options != *options || !history.is_same_but(desired, is_tracked) {
             return None;
         }
         let part = DirtyPart::of(dirty, &self.names, |key| self.concerns(key, desired))?;
@@ -197,7 +261,9 @@ impl Baseline {
         let mut news = News { part, is_shared, is_read_needed: false, are_nexthops_due: false };
         for key in &dirty.deleted_routes {
             match &mut self.tracker {
-                Some(tracker) if is_last(tracker, key, desired) => tracker.mark_absent(*key),
+                Some(tracker) if is_last(tracker, key, desired) => {
+                    tracker.states.mark(*key, Vec::new());
+                }
                 _ => news.is_read_needed = true,
             }
         }
@@ -210,10 +276,10 @@ impl Baseline {
             match &mut self.tracker {
                 // The obstacle is gone.
                 Some(tracker)
-                    if tracker.parked(key).is_some_and(|there| !is_ours(there))
+                    if tracker.states.parked(key).is_some_and(|there| !is_ours(there))
                         && is_last(tracker, key, desired) =>
                 {
-                    tracker.mark_absent(*key);
+                    tracker.states.mark(*key, Vec::new());
                 }
                 _ => {
                     news.is_read_needed = true;
@@ -221,46 +287,78 @@ impl Baseline {
                 }
             }
         }
+        let mut is_address_news = false;
+        if let Some(objects) = &mut self.objects {
+            let devices = if dirty.objects.is_empty() {
+                Devices::default()
+            } else {
+                Devices::of(self.names.iter().map(|(index, name)| (Dev::index(*index), *name)))
+            };
+            for (key, object) in &dirty.objects {
+                objects.announce(key, object.as_ref(), desired, &devices, policy);
+                is_address_news |= key.kind() == Kind::Address;
+            }
+            is_address_news |= objects.states.dirty_keys().any(|key| key.kind() == Kind::Address);
+        }
         // Nexthop objects are retried without the routes that wait for them.
-        let (objects, due): (Vec<OpKey>, Vec<OpKey>) = due
-            .iter()
-            .copied()
-            .partition(|key| history.undone_at(key.0) == Some(Location::Nexthops));
+        let (objects, due): (Vec<OpKey>, Vec<OpKey>) = due.iter().copied().partition(|key| {
+            history.undone_at(key.0).is_some_and(|it| it.location == Location::Nexthops)
+        });
         // An undone op may wait for a change of a link or an address.
-        let mut woken: Vec<Location> = if dirty.links || !dirty.addresses.is_empty() {
+        let is_ground_new = dirty.links || !dirty.addresses.is_empty() || is_address_news;
+        let mut woken: Vec<UndonePlace> = if is_ground_new {
             history.undone().collect()
         } else {
             due.iter().filter_map(|key| history.undone_at(key.0)).collect()
         };
-        let planned = self.tracker.iter().flat_map(Tracker::dirty_keys).map(key::route);
-        woken.extend(history.waiting_for(planned.chain(due).map(|key| key.0)));
-        for location in woken {
-            let is_tracked = match (location, &mut self.tracker) {
-                (Location::Nexthops, _) => return None,
+        let planned: Vec<ObjectId> = self.planned();
+        woken.extend(history.waiting_for(planned.into_iter().chain(due.iter().map(|key| key.0))));
+        for UndonePlace { id, location, key } in woken {
+            let is_tracked = match (location, &mut self.tracker, &mut self.objects) {
+                (Location::Nexthops, ..) => return None,
                 // Only a read can show if it still exists.
-                (Location::Route(key), _) if history.is_in_conflict(key::route(&key).0) => false,
-                (Location::Route(key), Some(tracker)) => tracker.wake(&key),
-                (Location::Route(_), None)
-                | (Location::Link | Location::Device(_) | Location::Rules(_), _) => false,
+                _ if history.is_in_conflict(id) => false,
+                (Location::Route(key), Some(tracker), _) => tracker.states.wake(&key),
+                (Location::Device(_) | Location::Rules(_), _, Some(objects)) => {
+                    objects.states.wake(&key)
+                }
+                (Location::Route(_) | Location::Link, ..)
+                | (Location::Device(_) | Location::Rules(_), _, None) => false,
             };
             if !is_tracked {
                 news.is_read_needed = true;
                 news.part.add(location, &self.names);
             }
         }
-        for key in self.tracker.iter().flat_map(Tracker::dirty_keys) {
+        for key in self.tracker.iter().flat_map(|it| it.states.dirty_keys()) {
             news.part.add(Location::Route(*key), &self.names);
+        }
+        for key in self.objects.iter().flat_map(|it| it.states.dirty_keys()) {
+            news.part.add_object(key, &self.names);
         }
         let has_replaced = self.tracker.as_ref().is_some_and(Tracker::has_replaced_nexthops);
         news.are_nexthops_due = !objects.is_empty() || has_replaced;
         Some(news)
     }
 
+    /// Returns the ids of the objects that the trackers will have planned.
+    fn planned(&self) -> Vec<ObjectId> {
+        let routes = self.tracker.iter().flat_map(|it| it.states.dirty_keys());
+        let mut planned: Vec<ObjectId> = routes.map(|key| key::route(key).0).collect();
+        let mut others =
+            self.objects.iter().flat_map(|it| it.states.dirty_keys()).cloned().peekable();
+        if others.peek().is_some() {
+            let devices = self.devices();
+            planned.extend(others.map(|key| key::key_id(key, &devices)));
+        }
+        planned
+    }
+
     /// Returns true if other writers' routes on a key matter to us.
     pub(super) fn concerns(&self, key: &RouteKey, desired: &Desired) -> bool {
         desired.has_route(key)
             || self.foreign.keys.contains(key)
-            || self.tracker.as_ref().is_none_or(|tracker| tracker.is_parked(key))
+            || self.tracker.as_ref().is_none_or(|tracker| tracker.states.is_parked(key))
     }
 
     /// Records where other writers have put routes since the last pass.
@@ -270,18 +368,22 @@ impl Baseline {
         self.foreign = foreign;
     }
 
-    /// Records which desired routes changed since the last pass.
-    pub(crate) fn follow(&mut self, desired: &Desired, marker: u8) {
+    /// Records which desired objects changed since the last pass.
+    pub(crate) fn follow(&mut self, desired: &Desired, policy: &Policy) {
+        let marker = policy.marker;
+        let devices = self.devices();
+        if let Some(objects) = &mut self.objects {
+            objects.follow(desired, &devices, policy);
+        }
         let (Some(mut tracker), Some(routes)) = (self.tracker.take(), &desired.routes) else {
             return;
         };
-        let devices =
-            Devices::of(self.names.iter().map(|(index, name)| (Dev::index(*index), *name)));
         let is_known = tracker.follow(routes, &devices, marker)
             // The state of a foreign route's key is known only if it was read.
-            && tracker.dirty_keys().all(|key| {
+            && tracker.states.dirty_keys().all(|key| {
                 !self.foreign.keys.contains(key)
                     || tracker
+                        .states
                         .there(key)
                         .is_some_and(|it| it.iter().any(|route| route.protocol != marker))
             });
@@ -375,9 +477,9 @@ fn tracker(pass: &Pass<'_>, last: &PassPlan, before: Option<Tracker>) -> Option<
     let routes = pass.desired.routes.as_ref()?;
     let keys = &pass.mode.keys;
     let mut tracker = if keys.is_everything() { Tracker::in_sync(routes) } else { before? };
-    match keys.routes() {
-        Some(routes) => routes.iter().for_each(|key| tracker.mark_in_sync(key)),
-        None => tracker.mark_all_in_sync(|key| keys.contains(Location::Route(*key))),
+    match keys.objects() {
+        Some(single) => single.routes.iter().for_each(|key| tracker.states.mark_in_sync(key)),
+        None => tracker.states.mark_all_in_sync(|key| keys.contains(Location::Route(*key))),
     }
     let PassPlan { plan, seen } = last;
     if pass.desired.nexthops == NexthopMode::Objects && keys.contains(Location::Nexthops) {
@@ -403,9 +505,75 @@ fn tracker(pass: &Pass<'_>, last: &PassPlan, before: Option<Tracker>) -> Option<
         }
     }
     for (key, there) in left {
-        tracker.park(key, there);
+        tracker.states.park(key, there);
     }
     Some(tracker)
+}
+
+/// Returns the tracker of all other objects after a pass, given the one before it.
+fn object_tracker(
+    pass: &Pass<'_>,
+    last: &PassPlan,
+    before: Option<ObjectTracker>,
+) -> Option<ObjectTracker> {
+    let keys = &pass.mode.keys;
+    let PassPlan { plan, seen } = last;
+    let observed = &seen.snapshot.observed;
+    let was_read = |key: &ObjectKey| match (keys.objects(), keys.part()) {
+        (Some(single), _) => single.others.contains(key),
+        (None, Some(part)) => part.contains_object(key),
+        (None, None) => true,
+    };
+    let mut tracker = if keys.is_everything() {
+        let by_marker = Kind::ALL.into_iter().filter(|kind| {
+            !pass.policy.by_ledger.contains(*kind) && !pass.policy.unstored.contains(*kind)
+        });
+        ObjectTracker::in_sync(pass.desired, by_marker.collect())
+    } else {
+        before?
+    };
+    // An object of ours by the ledger may be as its maker made it.
+    pass.ledger_view.keys().for_each(|key| tracker.forget(key.kind()));
+    tracker.states.mark_all_in_sync(was_read);
+    let mut foreign = Vec::new();
+    let mut left: BTreeMap<ObjectKey, Vec<Object>> = plan
+        .ops
+        .iter()
+        .map(|op| &op.object)
+        .chain(plan.conflicts.iter().map(|conflict| &conflict.desired))
+        .filter(|object| tracker.tracks(object.kind()))
+        .map(|object| (object.key(), Vec::new()))
+        .collect();
+    each_kind!(K => if tracker.tracks(K::KIND) {
+        for object in OfKind::<K>::of_kind(observed) {
+            let is_foreign = object.protocol() != pass.policy.marker || !object.can_be_ours();
+            if left.is_empty() && !is_foreign {
+                continue;
+            }
+            let object: Object = object.clone().into();
+            let key = object.key();
+            if let Some(there) = left.get_mut(&key) {
+                there.push(object);
+            }
+            if is_foreign {
+                foreign.push(key);
+            }
+        }
+    });
+    tracker.set_foreign(was_read, foreign);
+    for (key, there) in left {
+        tracker.states.park(key, there);
+    }
+    Some(tracker)
+}
+
+/// Returns the device that an object is on.
+fn device_of(key: &ObjectKey) -> Option<Dev> {
+    match key {
+        ObjectKey::Address(key) => Some(key.dev),
+        ObjectKey::Neighbour(key) => Some(key.dev),
+        _ => None,
+    }
 }
 
 /// Returns true if a plan may assume that no route of ours is left on a key after an event removed
@@ -413,7 +581,7 @@ fn tracker(pass: &Pass<'_>, last: &PassPlan, before: Option<Tracker>) -> Option<
 /// exclusive create finds out.
 fn is_last(tracker: &Tracker, key: &RouteKey, desired: &Desired) -> bool {
     desired.has_route(key)
-        || match tracker.there(key) {
+        || match tracker.states.there(key) {
             None | Some([]) => true,
             Some([only]) => !matches!(only.nexthops, NextHops::Many(_)),
             Some(_) => false,

@@ -106,12 +106,13 @@ impl Pass<'_> {
         let PassPlan { plan, seen } = last;
         let observed = &seen.snapshot.observed;
         let adopted = std::mem::take(&mut plan.adopted);
-        // The records cover whole tables.
-        let routes = self.mode.keys.routes();
+        // The records cover the whole part.
+        let single = self.mode.keys.objects();
         let (released, rewritten) =
-            self.ledger_view.release(observed, &self.policy, |key| match (routes, key) {
+            self.ledger_view.release(observed, &self.policy, |key| match (single, key) {
                 (None, _) => true,
-                (Some(routes), RecordKey::Route(key)) => routes.contains(key),
+                (Some(single), RecordKey::Route(key)) => single.routes.contains(key),
+                // A kind with records is not tracked.
                 (Some(_), _) => false,
             });
         self.uncommitted.extend(released);

@@ -64,7 +64,7 @@ impl Pass<'_> {
         if read.is_new && concerns_devices {
             // Other links may need to be recreated now.
             seen.are_devices_stale = true;
-            let is_assigned = matches!(self.mode.keys, Keys::Nexthops(_) | Keys::Routes(..));
+            let is_assigned = matches!(self.mode.keys, Keys::Nexthops(_) | Keys::Objects(..));
             // Routes in sync stay on their nexthop objects.
             seen.names.take_if(|_| seen.out_of_sync.is_none() && !is_assigned);
         }

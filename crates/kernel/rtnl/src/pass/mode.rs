@@ -6,7 +6,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use trueup_net::{Desired, NexthopMode, RouteKey};
+use trueup_net::internal::narrowed;
+use trueup_net::{Desired, Devices, NexthopMode, ObjectKey, RouteKey};
 
 use crate::dirty_part::DirtyPart;
 use crate::ownership::record_key::Location;
@@ -30,8 +31,18 @@ pub(crate) enum Keys {
     /// The nexthop objects that routes point at, and the dirty part without routes. Each route
     /// stays on its object, so the pass costs the number of objects.
     Nexthops(DirtyPart),
-    /// Single routes, in the tables of the part.
-    Routes(DirtyPart, BTreeSet<RouteKey>),
+    /// Single objects, in the part.
+    Objects(DirtyPart, SingleObjects),
+}
+
+/// The keys of single objects.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct SingleObjects {
+    pub(crate) routes: BTreeSet<RouteKey>,
+    /// Addresses, neighbours and rules.
+    pub(crate) others: BTreeSet<ObjectKey>,
+    /// The devices of `others`.
+    pub(crate) devices: Devices,
 }
 
 /// The objects read on the keys before the first plan. Links are always read.
@@ -41,7 +52,7 @@ pub(crate) enum Read {
     All,
     /// All objects except routes in sync, which are dropped as they arrive.
     OutOfSync,
-    /// None: the tracker knows the kernel's state.
+    /// None: the trackers know the kernel's state.
     Nothing,
 }
 
@@ -50,7 +61,8 @@ pub(crate) enum Read {
 pub(crate) enum Verify {
     /// The keys are read again.
     Read,
-    /// By the kernel's echo of each change, if a plan changes only a few routes. Else by a read.
+    /// By the kernel's echo of each change, or a request for the single object, if a plan changes
+    /// only a few. Else by a read.
     Echo,
 }
 
@@ -77,11 +89,11 @@ pub(crate) struct Facts {
     pub(crate) are_routes_assigned: bool,
     /// True if the dirty part has routes.
     pub(crate) are_routes_due: bool,
-    /// True if the tracker knows the kernel's state on the keys of all due routes, and none of
+    /// True if the trackers know the kernel's state on the keys of all due objects, and none of
     /// their dependencies is dirty.
-    pub(crate) are_routes_tracked: bool,
-    /// True if only single routes of ours are due.
-    pub(crate) are_routes_alone: bool,
+    pub(crate) are_keys_tracked: bool,
+    /// True if only single objects of ours are due.
+    pub(crate) are_keys_alone: bool,
     /// True if routes are to point at nexthop objects. If false, no route deletes another along.
     pub(crate) uses_nexthops: bool,
     /// True if the source hears other writers' changes from now on.
@@ -97,9 +109,9 @@ impl Facts {
 }
 
 impl Mode {
-    /// Decides on the narrowest sufficient mode. `part` is dirty, and `routes` are the single
-    /// routes due.
-    pub(crate) fn decide(facts: Facts, part: DirtyPart, routes: BTreeSet<RouteKey>) -> Mode {
+    /// Decides on the narrowest sufficient mode. `part` is dirty, and `objects` are the single
+    /// objects due.
+    pub(crate) fn decide(facts: Facts, part: DirtyPart, objects: SingleObjects) -> Mode {
         let keys = if !facts.is_part_known {
             Keys::Everything
         } else if facts.are_nexthops_due {
@@ -108,8 +120,8 @@ impl Mode {
             } else {
                 Keys::Everything
             }
-        } else if facts.are_routes_tracked {
-            Keys::Routes(part, routes)
+        } else if facts.are_keys_tracked {
+            Keys::Objects(part, objects)
         } else if facts.may_point_anew() {
             Keys::Everything
         } else {
@@ -134,7 +146,9 @@ impl Mode {
     pub(crate) fn wider(self, facts: Facts) -> Mode {
         let wider = match self.keys {
             Keys::Everything => return self,
-            Keys::Routes(part, _) if !facts.may_point_anew() => Mode::over(Keys::Part(part), facts),
+            Keys::Objects(part, _) if !facts.may_point_anew() => {
+                Mode::over(Keys::Part(part), facts)
+            }
             _ => Mode::over(Keys::Everything, facts),
         };
         match self.conflicts {
@@ -146,11 +160,11 @@ impl Mode {
     fn over(keys: Keys, facts: Facts) -> Mode {
         let is_echo_proof = match keys {
             Keys::Everything => facts.is_subscribed && !facts.uses_nexthops,
-            Keys::Routes(..) => facts.are_routes_alone,
+            Keys::Objects(..) => facts.are_keys_alone,
             Keys::Part(_) | Keys::Nexthops(_) => false,
         };
         let is_everything = keys == Keys::Everything;
-        let is_known = matches!(keys, Keys::Routes(..));
+        let is_known = matches!(keys, Keys::Objects(..));
         Mode {
             keys,
             read: if is_known { Read::Nothing } else { Read::OutOfSync },
@@ -169,20 +183,20 @@ impl Keys {
     pub(crate) fn part(&self) -> Option<&DirtyPart> {
         match self {
             Keys::Everything => None,
-            Keys::Part(part) | Keys::Nexthops(part) | Keys::Routes(part, _) => Some(part),
+            Keys::Part(part) | Keys::Nexthops(part) | Keys::Objects(part, _) => Some(part),
         }
     }
 
-    /// Returns the keys, if they are single routes'.
-    pub(crate) fn routes(&self) -> Option<&BTreeSet<RouteKey>> {
+    /// Returns the keys, if they are single objects'.
+    pub(crate) fn objects(&self) -> Option<&SingleObjects> {
         match self {
-            Keys::Routes(_, routes) => Some(routes),
+            Keys::Objects(_, objects) => Some(objects),
             _ => None,
         }
     }
 
-    /// Returns true if a location's records concern these keys. For single routes these are the
-    /// records of their tables.
+    /// Returns true if a location's records concern these keys. For single objects these are the
+    /// records of their part.
     pub(crate) fn contains(&self, location: Location) -> bool {
         match self.part() {
             None => true,
@@ -202,10 +216,12 @@ impl Keys {
                 narrowed.routes.get_or_insert_default();
                 Cow::Owned(narrowed)
             }
-            Keys::Routes(_, keys) => {
-                let mut narrowed = Desired::default();
-                narrowed.routes =
-                    desired.routes.as_ref().map(|routes| routes.at(keys.iter().copied()));
+            Keys::Objects(_, SingleObjects { routes: keys, others, devices }) => {
+                let mut narrowed = narrowed(desired, others, devices);
+                if !keys.is_empty() {
+                    narrowed.routes =
+                        desired.routes.as_ref().map(|routes| routes.at(keys.iter().copied()));
+                }
                 Cow::Owned(narrowed)
             }
         }

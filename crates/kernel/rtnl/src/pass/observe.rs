@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_net::internal::{DumpMatcher, Resolution};
 use trueup_net::{
-    Desired, Family, IfName, Kind, Kinds, Link, LinkStatus, ObjectKind, Observed, Policy, Route,
-    RouteKey, Routes,
+    Desired, Family, IfName, Kind, Kinds, Link, LinkStatus, Object, ObjectKind, Observed, OfKind,
+    Policy, Route, RouteKey, Routes, each_kind,
 };
 use trueup_observe::{Incomplete, Observer, ReadScope, Snapshot};
 
@@ -56,17 +56,26 @@ impl Pass<'_> {
         Ok(is_same.then_some(observation))
     }
 
-    /// Returns the kernel's known state on single routes' keys, with the baseline's links, none of
+    /// Returns the kernel's known state on single objects' keys, with the baseline's links, none of
     /// which has changed.
     fn known(&mut self) -> Option<Observation> {
-        let (keys, baseline) = self.mode.keys.routes().zip(self.baseline.as_mut())?;
-        let tracker = baseline.tracker.as_ref()?;
+        let (keys, baseline) = self.mode.keys.objects().zip(self.baseline.as_mut())?;
         let mut snapshot = Snapshot::default();
-        snapshot.observed.routes =
-            keys.iter().filter_map(|key| tracker.there(key)).flatten().cloned().collect();
+        if !keys.routes.is_empty() {
+            let states = &baseline.tracker.as_ref()?.states;
+            snapshot.observed.routes =
+                keys.routes.iter().filter_map(|key| states.there(key)).flatten().cloned().collect();
+            snapshot.mark_read(Kind::Route, None);
+        }
+        for key in &keys.others {
+            let tracker = baseline.objects.as_ref()?;
+            for object in tracker.rows(key, self.desired, &keys.devices, &self.policy) {
+                add_object(&mut snapshot.observed, object);
+            }
+            snapshot.mark_read(key.kind(), None);
+        }
         snapshot.observed.links = std::mem::take(&mut baseline.links);
         snapshot.mark_read(Kind::Link, None);
-        snapshot.mark_read(Kind::Route, None);
         Some(Observation { snapshot, ..Observation::default() })
     }
 
@@ -420,13 +429,20 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Adds an object to an observation.
+pub(super) fn add_object(observed: &mut Observed, object: Object) {
+    each_kind!(K => if let Ok(object) = <&K>::try_from(&object) {
+        OfKind::<K>::of_kind_mut(observed).push(object.clone());
+    });
+}
+
 /// Returns the scope to read on keys, without routes.
 fn read_scope(keys: &Keys, managed: Kinds, marker: u8) -> ReadScope {
     match keys {
         Keys::Everything => {
             ReadScope::default().with_kinds(managed.without(Kind::Route)).with_protocol(marker)
         }
-        Keys::Part(part) | Keys::Routes(part, _) => part_scope(part, managed),
+        Keys::Part(part) | Keys::Objects(part, _) => part_scope(part, managed),
         // Of foreign nexthop objects, only those with a number of ours.
         Keys::Nexthops(part) => {
             let scope = part_scope(part, managed);

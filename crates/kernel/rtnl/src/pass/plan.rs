@@ -62,7 +62,7 @@ impl Pass<'_> {
     fn resolve_routes(&self, names: Resolution, observed: &Observed) -> Resolution {
         match (&self.mode.keys, self.assigned(), &self.wanted.routes) {
             (Keys::Nexthops(_), ..) => names.with_routes(self.desired, observed, &self.policy),
-            (Keys::Routes(..), Some(known), Some(routes)) => {
+            (Keys::Objects(..), Some(known), Some(routes)) => {
                 names.with_routes_on(known, routes, &self.policy)
             }
             _ => names.with_routes(&self.wanted, observed, &self.policy),
@@ -74,7 +74,7 @@ impl Pass<'_> {
     fn moves_routes(&self, names: &Resolution, observed: &Observed) -> bool {
         match (&self.mode.keys, self.assigned()) {
             (Keys::Nexthops(_), Some(known)) => !known.keeps_objects(names, &observed.nexthops),
-            (Keys::Routes(..), Some(_)) => self.wanted.routes.is_some() && !names.has_routes(),
+            (Keys::Objects(..), Some(_)) => self.wanted.routes.is_some() && !names.has_routes(),
             (Keys::Nexthops(_), None) => true,
             _ => false,
         }

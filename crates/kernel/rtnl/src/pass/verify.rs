@@ -4,12 +4,17 @@
 use std::collections::BTreeSet;
 
 use trueup_apply::{ErrorClass, Outcome};
+use trueup_net::internal::ObjectTracker;
 use trueup_net::{
-    Action, Desired, Kind, Object, ObjectKind as _, Observed, Plan, Route, RouteKey, Routes,
+    Action, Desired, Kind, Object, ObjectKey, ObjectKind as _, Observed, OfKind, Op, Plan, Routes,
+    each_kind, with_object,
 };
+use trueup_observe::SingleRead;
 
 use super::apply::Applied;
+use super::foreign::ENODEV;
 use super::mode::{Read, Verify};
+use super::observe::add_object;
 use super::plan::PassPlan;
 use super::{Observation, Pass};
 use crate::Error;
@@ -19,8 +24,8 @@ use crate::round::{Round, Rounds};
 
 /// The kernel's state on a plan's keys, by its echoes.
 struct Echoed {
-    /// The routes that the plan made or changed.
-    there: Vec<Route>,
+    /// The objects that the plan made or changed.
+    there: Vec<Object>,
     /// The ops that did not succeed, and changed nothing.
     left: Plan,
 }
@@ -34,10 +39,42 @@ impl Pass<'_> {
         let is_proof = self.mode.verify == Verify::Echo
             && is_first
             && is_echo_cheaper(plan, self.desired)
-            && plan.ops.iter().all(|op| op.hold.is_some() || op.object.kind() == Kind::Route)
+            && plan.ops.iter().all(|op| op.hold.is_some() || self.is_shown(op.object.kind()))
             && !self.policy.by_ledger.contains(Kind::Route)
             && !self.ledger_view.keys().any(|key| matches!(key, RecordKey::Route(_)));
         if is_proof { Verify::Echo } else { Verify::Read }
+    }
+
+    /// Returns true if an echo, or a request for the single object, shows all effects of an op on
+    /// the kind in this mode.
+    fn is_shown(&self, kind: Kind) -> bool {
+        kind == Kind::Route
+            || self.mode.keys.objects().is_some() && ObjectTracker::KINDS.contains(&kind)
+    }
+
+    /// Adds the objects that the kernel did not echo, such as neighbours, each by a request of its
+    /// own. Returns false if that is not possible.
+    fn complete_echoes(&mut self, round: &mut Round) -> Result<bool, Error> {
+        let Round { plan, outcomes } = round;
+        for (at, op) in plan.ops.iter().enumerate() {
+            if outcomes.outcomes.get(at) != Some(&Outcome::Applied)
+                || outcomes.echoed.contains_key(&at)
+                || outcomes.found_existing.contains(&at)
+                || op.object.kind() == Kind::Route
+            {
+                continue;
+            }
+            let shown = match (op.action, self.observer.single(&op.object)?) {
+                (Action::Delete, SingleRead::Absent) => op.object.clone(),
+                (Action::Delete, SingleRead::Found(object)) if is_transient(&object) => {
+                    op.object.clone()
+                }
+                (Action::Create | Action::Update, SingleRead::Found(object)) => object,
+                _ => return Ok(false),
+            };
+            outcomes.echoed.insert(at, shown);
+        }
+        Ok(true)
     }
 
     /// Returns the plan for the rest: failed ops, and objects that the kernel deleted along.
@@ -50,8 +87,14 @@ impl Pass<'_> {
         before: Option<Observation>,
     ) -> Result<PassPlan, Error> {
         if let Some(mut seen) = before
+            && self.complete_echoes(&mut applied.round)?
             && let Some(Echoed { there, left }) = echoed(&mut applied.round)
         {
+            if self.mode.keys.objects().is_some()
+                && let Some(events) = &mut self.events
+            {
+                events.forget_own(&applied.round.plan, &there);
+            }
             replace_changed(&mut seen.snapshot.observed, &applied.round.plan, &left, there);
             return Ok(PassPlan { plan: left, seen });
         }
@@ -75,24 +118,29 @@ impl Pass<'_> {
     }
 }
 
-/// Replaces the routes that a plan has changed. The ops left are unchanged.
-fn replace_changed(observed: &mut Observed, done: &Plan, left: &Plan, there: Vec<Route>) {
-    let (changed, unchanged) = (route_keys(done), route_keys(left));
-    observed.retain_routes(|route| {
-        let key = route.key();
-        !changed.contains(&key) || unchanged.contains(&key)
+/// Replaces the objects that a plan has changed. The ops left are unchanged.
+fn replace_changed(observed: &mut Observed, done: &Plan, left: &Plan, there: Vec<Object>) {
+    let left = keys(left);
+    let changed: BTreeSet<ObjectKey> =
+        keys(done).into_iter().filter(|key| !left.contains(key)).collect();
+    each_kind!(K => if changed.iter().any(|key| key.kind() == K::KIND) {
+        if K::KIND == Kind::Route {
+            observed.retain_routes(|route| !changed.contains(&ObjectKey::Route(route.key())));
+        } else {
+            OfKind::<K>::of_kind_mut(observed)
+                .retain(|object| !changed.contains(&Object::from(object.clone()).key()));
+        }
     });
-    observed.routes.extend(there);
+    there.into_iter().for_each(|object| add_object(observed, object));
 }
 
-fn route_keys(plan: &Plan) -> BTreeSet<RouteKey> {
-    plan.ops
-        .iter()
-        .filter_map(|op| match &op.object {
-            Object::Route(route) => Some(route.key()),
-            _ => None,
-        })
-        .collect()
+fn keys(plan: &Plan) -> BTreeSet<ObjectKey> {
+    plan.ops.iter().map(|op| op.object.key()).collect()
+}
+
+/// Returns true if the kernel made an object and changes it by itself.
+fn is_transient(object: &Object) -> bool {
+    with_object!(object, object => object.is_transient())
 }
 
 /// Returns true if a dump of all routes costs more than the echoes, about five rows each.
@@ -107,24 +155,21 @@ fn echoed(round: &mut Round) -> Option<Echoed> {
     let mut echoed = std::mem::take(&mut outcomes.echoed);
     let mut there = Vec::new();
     for (at, op) in plan.ops.iter().enumerate() {
-        if outcomes.undone.contains(&at) && !has_conflict(&outcomes.outcomes[at]) {
+        if outcomes.undone.contains(&at) && !has_surprise(op, &outcomes.outcomes[at]) {
             continue;
         }
-        let route = echoed.remove(&at)?;
-        let is_as_planned = match (&op.object, op.action) {
-            _ if outcomes.outcomes.get(at) != Some(&Outcome::Applied) => false,
-            (Object::Route(gone), Action::Delete) => gone.key() == route.key(),
-            (Object::Route(wanted), _) => {
-                let same = wanted.key() == route.key() && wanted.protocol == route.protocol;
-                same && wanted.agrees(&route)
-            }
-            _ => false,
-        };
+        let object = echoed.remove(&at)?;
+        let is_applied = outcomes.outcomes.get(at) == Some(&Outcome::Applied);
+        let is_as_planned = is_applied
+            && op.object.key() == object.key()
+            && (op.action == Action::Delete
+                || op.object.protocol() == object.protocol()
+                    && op.object.agrees_on(&object, &plan.devices));
         if !is_as_planned {
             return None;
         }
         if op.action != Action::Delete {
-            there.push(route);
+            there.push(object);
         }
     }
     let mut at = 0..;
@@ -132,7 +177,10 @@ fn echoed(round: &mut Round) -> Option<Echoed> {
     Some(Echoed { there, left })
 }
 
-/// Returns true if an object on the key differs from the known one.
-fn has_conflict(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Failed(failure) if failure.class == ErrorClass::Conflict)
+/// Returns true if a refusal shows that the known state is wrong: another object is on the key, or
+/// the object's device is gone.
+fn has_surprise(op: &Op, outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed(failure)
+        if failure.class == ErrorClass::Conflict
+            || failure.errno == Some(ENODEV) && op.object.kind() != Kind::Route)
 }

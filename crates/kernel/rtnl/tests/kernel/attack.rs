@@ -89,7 +89,8 @@ pub(crate) fn a_foreign_route_through_a_nexthop_object_holds_its_link() {
         "route add 10.50.0.0/16 nhid 5 protocol static",
     ]);
     let mut down = pair(1500);
-    down.links.as_mut().unwrap()[0].up = Some(false);
+    let links = down.links.take().unwrap();
+    down.links = Some(links.into_iter().map(|link| link.with_up(false)).collect());
     for change in [&nothing(), &down] {
         let before = Snapshot::settled();
         let held = pass(change, first.ledger());

@@ -16,11 +16,11 @@ use crate::support::{address, describe, nothing, via};
 
 const EPERM: i32 = 1;
 
-struct Agent {
+pub(crate) struct Agent {
     namespace: Namespace,
-    source: Rtnl,
+    pub(crate) source: Rtnl,
     ledger: MemoryLedger,
-    desired: Desired,
+    pub(crate) desired: Desired,
 }
 
 impl Agent {
@@ -35,18 +35,19 @@ impl Agent {
         routes: impl Into<Routes>,
     ) -> Agent {
         uplinks(1);
+        let desired = nothing()
+            .with_addresses([address("up0", "10.9.0.1/24")])
+            .with_routes(routes)
+            .with_nexthops(nexthops);
+        Agent::declaring(namespace, desired)
+    }
+
+    /// Makes an agent whose declaration is in place.
+    pub(crate) fn declaring(namespace: Namespace, desired: Desired) -> Agent {
         let mut source = Rtnl::new();
         let subscribed = source.subscribe(&namespace, Hints::new(|| {}));
         assert!(subscribed.is_active(), "{subscribed:?}");
-        let mut agent = Agent {
-            namespace,
-            source,
-            ledger: MemoryLedger::default(),
-            desired: nothing()
-                .with_addresses([address("up0", "10.9.0.1/24")])
-                .with_routes(routes)
-                .with_nexthops(nexthops),
-        };
+        let mut agent = Agent { namespace, source, ledger: MemoryLedger::default(), desired };
         for _ in 0..2 {
             let report = agent.pass(Extent::Everything);
             assert!(report.converged(), "{}", describe(&report));
@@ -64,11 +65,11 @@ impl Agent {
         ip(&["link", "delete", "up0"]);
     }
 
-    fn pass(&mut self, extent: Extent) -> Report {
+    pub(crate) fn pass(&mut self, extent: Extent) -> Report {
         self.try_pass(extent).unwrap()
     }
 
-    fn try_pass(&mut self, extent: Extent) -> Result<Report, Error> {
+    pub(crate) fn try_pass(&mut self, extent: Extent) -> Result<Report, Error> {
         self.pass_of(&PassLimits::default().with_extent(extent))
     }
 
@@ -106,7 +107,7 @@ fn is_alone(dst: &str, via: &str) {
     assert!(only.contains(via) && only.lines().count() == 1, "{only}");
 }
 
-fn commands(report: &Report) -> Vec<String> {
+pub(crate) fn commands(report: &Report) -> Vec<String> {
     let ops = report.ops();
     ops.map(|done| done.op.command(done.devices).to_string()).collect()
 }
@@ -371,7 +372,7 @@ pub(crate) fn a_writers_route_that_served_is_not_taken_for_ours() {
 
 pub(crate) fn a_list_changed_in_its_place_is_seen() {
     let mut agent = Agent::settled(routes());
-    agent.desired.addresses.as_mut().unwrap()[0] = address("up0", "10.9.0.2/24");
+    *agent.desired.addresses.as_mut().unwrap() = [address("up0", "10.9.0.2/24")].into();
     let report = agent.pass(Extent::Dirty);
     assert_ne!(commands(&report), [""; 0], "{}", describe(&report));
     assert!(ip(&["address", "show", "dev", "up0"]).contains("10.9.0.2/24"));

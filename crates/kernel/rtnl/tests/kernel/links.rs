@@ -145,10 +145,10 @@ pub(crate) fn a_lost_ledger_costs_links_alone() {
 pub(crate) fn kinds_that_are_not_managed_are_not_touched() {
     uplinks(1);
     let mut all = nothing();
-    all.links = Some(vec![bridge("br0")]);
-    all.addresses = Some(vec![address("up0", "10.9.0.1/24")]);
+    all.links = Some([bridge("br0")].into());
+    all.addresses = Some([address("up0", "10.9.0.1/24")].into());
     all.routes = Some([via("10.50.0.0/16", "10.9.0.9")].into());
-    all.rules = Some(vec![Rule::new(Family::Inet6, 1000, RuleAction::Lookup(100))]);
+    all.rules = Some([Rule::new(Family::Inet6, 1000, RuleAction::Lookup(100))].into());
     let first = converge(&all, &MemoryLedger::default());
     let silent = Desired::default();
     let second = assert_no_changes(|| converge(&silent, first.ledger()));

@@ -18,6 +18,7 @@ mod order;
 mod ownership;
 mod pass;
 mod routes;
+mod single;
 mod sockets;
 mod support;
 
@@ -107,6 +108,15 @@ trueup_testkit::kernel_tests![
     changes::another_gateway_by_an_object_is_one_message,
     changes::another_gateway_beside_other_changes_is_not_taken_for_one_of_objects_alone,
     changes::another_gateway_after_a_writer_took_the_object_puts_all_back,
+    single::one_declared_change_among_many_is_one_message_and_no_dump,
+    single::an_object_that_another_writer_removed_is_back_without_a_dump,
+    single::an_object_that_another_writer_changed_is_back_without_a_dump,
+    single::a_writers_object_on_a_new_key_is_a_conflict_and_stays,
+    single::a_writers_object_that_served_is_not_changed_with_the_declaration,
+    single::one_refused_object_is_left_and_holds_up_no_other,
+    single::after_a_loss_of_announcements_everything_is_read,
+    single::own_writes_that_are_announced_without_their_port_are_no_news,
+    single::a_rule_goes_without_those_of_its_priority_that_have_more_selectors,
     order::addresses_before_and_after_their_link_comes_up_are_alike,
     order::many_links_go_in_one_message_and_no_writer_with_them,
     order::few_links_go_one_by_one_and_what_is_gone_is_no_failure,

@@ -52,10 +52,11 @@ pub(crate) fn addresses_before_and_after_their_link_comes_up_are_alike() {
     let route = Route::new("fd00:9::/64".parse().unwrap(), NextHops::One(hop));
     // Without a carrier, duplicate address detection never ends.
     for (dad, carrier) in [("0", true), ("1", true), ("0", false)] {
-        let mut links = Desired::default().with_links(pair());
+        let mut ends = pair();
         if !carrier {
-            links.links.as_mut().unwrap()[1].up = Some(false);
+            ends[1].up = Some(false);
         }
+        let links = Desired::default().with_links(ends);
         let all = links
             .clone()
             .with_addresses(addresses.clone())

@@ -107,7 +107,7 @@ pub fn desired(spec: &DesiredSpec, present: &BTreeSet<String>, clean: bool) -> D
         rules.into_values().collect()
     });
     let mut desired = Desired::default();
-    (desired.links, desired.addresses) = (links, addresses);
+    (desired.links, desired.addresses) = (links.map(Into::into), addresses.map(Into::into));
     (desired.neighbours, desired.routes) = (neighbours, routes);
     desired.rules = rules;
     desired

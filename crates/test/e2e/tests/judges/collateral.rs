@@ -137,15 +137,15 @@ fn desired(links: Vec<Link<IfName>>, with: &[IfName]) -> Desired {
     for (at, dev) in DEVS.iter().enumerate() {
         if with.contains(&name(dev)) {
             let addresses = desired.addresses.get_or_insert_default();
-            addresses.push(address(dev, &format!("10.70.{at}.1/24")));
-            addresses.push(address(dev, &format!("fd70:{at}::1/64")));
+            addresses.insert(address(dev, &format!("10.70.{at}.1/24")));
+            addresses.insert(address(dev, &format!("fd70:{at}::1/64")));
         }
     }
     let route = via("10.71.0.0/24", "10.70.1.9");
     if with.contains(&name("v1")) {
         desired.routes = Some([route].into());
     }
-    desired.rules = Some(vec![Rule::new(Family::Inet, 1000, RuleAction::Lookup(77))]);
+    desired.rules = Some([Rule::new(Family::Inet, 1000, RuleAction::Lookup(77))].into());
     desired
 }
 

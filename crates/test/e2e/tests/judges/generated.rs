@@ -15,8 +15,8 @@ use ipnetwork::IpNetwork;
 use proptest::prelude::*;
 use trueup::Source as _;
 use trueup::net::{
-    Address, AddressFlags, BondAttrs, Desired, Family, IfName, Kind, Link, LinkAddr, LinkKind,
-    MacvlanAttrs, Neighbour, NextHop, NextHops, Prefix, Route, Rule, VlanAttrs,
+    Address, AddressFlags, BondAttrs, Collection, Desired, Family, IfName, Keyed, Kind, Link,
+    LinkAddr, LinkKind, MacvlanAttrs, Neighbour, NextHop, NextHops, Prefix, Route, Rule, VlanAttrs,
 };
 use trueup::reconcile::{PassInput, Report as _};
 use trueup::rtnl::{MemoryLedger, Namespace, OpOutcome, Options, Outcome, Report, Rtnl};
@@ -121,8 +121,11 @@ fn settled(
     mut desired: Desired,
     mut wrong: impl FnMut(&Desired) -> Option<Result<(Kind, usize), String>>,
 ) -> Result<Desired, String> {
-    fn without<T>(list: &mut Option<Vec<T>>, index: usize) {
-        list.iter_mut().for_each(|list| drop(list.remove(index)));
+    fn without<A: Keyed>(objects: &mut Option<Collection<A>>, index: usize) {
+        if let Some(objects) = objects {
+            let key = objects.keys().nth(index).cloned();
+            key.iter().for_each(|key| drop(objects.remove(key)));
+        }
     }
     while let Some(place) = wrong(&desired) {
         let (kind, index) = place?;
@@ -155,6 +158,18 @@ fn describe(said: &mut String, pass: u32, report: &Report) {
     }
 }
 
+/// Changes each object, and adopts none.
+fn changed<A: Keyed>(objects: &mut Option<Collection<A>>, mut change: impl FnMut(&mut A)) {
+    let all = objects.take().map(|all| {
+        let changed = all.into_iter().map(|mut object| {
+            change(&mut object);
+            object
+        });
+        changed.collect()
+    });
+    *objects = all;
+}
+
 /// Adapts arbitrary objects to one small namespace, so that they interact.
 struct Draw(u64);
 
@@ -183,31 +198,26 @@ impl Draw {
     }
 
     fn at_home(&mut self, mut desired: Desired) -> Desired {
-        desired.adopt.clear();
         let mut names: Vec<IfName> = DEVICES.iter().map(|name| name.parse().unwrap()).collect();
-        for (at, link) in desired.links.iter_mut().flatten().enumerate() {
+        let mut links: Option<Vec<_>> = desired.links.take().map(|all| all.into_iter().collect());
+        for (at, link) in links.iter_mut().flatten().enumerate() {
             link.name = match self.one_in(8) {
                 true => self.of(&names[..DEVICES.len()]),
                 false => format!("n{at}").parse().unwrap(),
             };
             names.push(link.name);
         }
-        for (at, link) in desired.links.iter_mut().flatten().enumerate() {
+        for (at, link) in links.iter_mut().flatten().enumerate() {
             self.link(link, &names, at);
         }
-        desired.addresses.iter_mut().flatten().for_each(|address| {
-            self.address(address, &names);
-        });
-        desired.neighbours.iter_mut().flatten().for_each(|one| {
-            self.neighbour(one, &names);
-        });
+        desired.links = links.map(Collection::from);
+        changed(&mut desired.addresses, |address| self.address(address, &names));
+        changed(&mut desired.neighbours, |one| self.neighbour(one, &names));
         if let Some(routes) = desired.routes.take() {
             let routes = routes.iter().map(|route| self.route(route, &names));
             desired.routes = Some(routes.collect::<Vec<_>>().into());
         }
-        desired.rules.iter_mut().flatten().for_each(|rule| {
-            self.rule(rule, &names);
-        });
+        changed(&mut desired.rules, |rule| self.rule(rule, &names));
         desired
     }
 

@@ -229,15 +229,17 @@ fn desired(setup: &Setup, rng: &mut Rng) -> Desired {
 
 /// Replaces some objects by others with the same key, and removes some.
 fn altered(mut desired: Desired, rng: &mut Rng) -> Desired {
-    for rule in desired.rules.iter_mut().flatten() {
-        rule.not ^= rng.bool();
-    }
     let kept = |rng: &mut Rng| rng.u8(..4) > 0;
-    if let Some(rules) = &mut desired.rules {
-        rules.retain(|_| kept(rng));
+    if let Some(rules) = desired.rules.take() {
+        let altered = rules.into_iter().map(|rule| {
+            let not = rule.not ^ rng.bool();
+            rule.with_not(not)
+        });
+        let altered: Vec<_> = altered.collect();
+        desired.rules = Some(altered.into_iter().filter(|_| kept(rng)).collect());
     }
-    if let Some(neighbours) = &mut desired.neighbours {
-        neighbours.retain(|_| kept(rng));
+    if let Some(neighbours) = desired.neighbours.take() {
+        desired.neighbours = Some(neighbours.into_iter().filter(|_| kept(rng)).collect());
     }
     if let Some(routes) = desired.routes.take() {
         desired.routes = Some(routes.iter().filter(|_| kept(rng)).collect());

@@ -1,7 +1,7 @@
 //! Shrinks a failing script: fewer turns, acts, faults and desired objects, as long as it breaks
 //! the same invariant.
 
-use trueup_net::Desired;
+use trueup_net::{Collection, Desired, Keyed};
 
 use crate::run::run;
 use crate::script::{Injection, Script};
@@ -124,19 +124,19 @@ const PARTS: usize = 5;
 
 fn len(desired: &Desired, part: usize) -> usize {
     match part {
-        0 => desired.links.as_ref().map_or(0, Vec::len),
-        1 => desired.addresses.as_ref().map_or(0, Vec::len),
-        2 => desired.neighbours.as_ref().map_or(0, Vec::len),
+        0 => desired.links.as_ref().map_or(0, Collection::len),
+        1 => desired.addresses.as_ref().map_or(0, Collection::len),
+        2 => desired.neighbours.as_ref().map_or(0, Collection::len),
         3 => desired.routes.as_ref().map_or(0, |routes| routes.iter().count()),
-        _ => desired.rules.as_ref().map_or(0, Vec::len),
+        _ => desired.rules.as_ref().map_or(0, Collection::len),
     }
 }
 
 fn remove(desired: &mut Desired, part: usize, at: usize) {
     match part {
-        0 => drop(desired.links.as_mut().map(|all| all.remove(at))),
-        1 => drop(desired.addresses.as_mut().map(|all| all.remove(at))),
-        2 => drop(desired.neighbours.as_mut().map(|all| all.remove(at))),
+        0 => remove_at(&mut desired.links, at),
+        1 => remove_at(&mut desired.addresses, at),
+        2 => remove_at(&mut desired.neighbours, at),
         3 => {
             let routes = desired.routes.take();
             desired.routes = routes.map(|routes| {
@@ -144,6 +144,13 @@ fn remove(desired: &mut Desired, part: usize, at: usize) {
                 routes.map(|(_, route)| route).collect()
             });
         }
-        _ => drop(desired.rules.as_mut().map(|all| all.remove(at))),
+        _ => remove_at(&mut desired.rules, at),
+    }
+}
+
+fn remove_at<A: Keyed>(objects: &mut Option<Collection<A>>, at: usize) {
+    if let Some(objects) = objects {
+        let key = objects.keys().nth(at).cloned();
+        key.iter().for_each(|key| drop(objects.remove(key)));
     }
 }

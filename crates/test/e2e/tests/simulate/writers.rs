@@ -87,21 +87,22 @@ pub(crate) fn make_base(world: &World) {
     let namespace = world.lock().kernel.namespace();
     let mut base = Desired::default();
     let link = Link::new(name("ext0"), LinkKind::veth(name("ext1")));
-    base.links = Some(vec![link]);
+    base.links = Some([link].into());
     run_base(&namespace, &base);
     let up = |text: &str| {
         let mut link = Link::must_exist(name(text));
         link.up = Some(true);
         link
     };
-    base.links = Some(vec![up("ext0"), up("ext1")]);
+    base.links = Some([up("ext0"), up("ext1")].into());
     run_base(&namespace, &base);
     base.links = None;
-    base.addresses = Some(vec![
+    let addresses = [
         address("ext0", "10.0.3.200/24"),
         address("ext0", "fd00:3::200/64"),
         address("ext1", "10.9.9.1/24"),
-    ]);
+    ];
+    base.addresses = Some(addresses.into());
     run_base(&namespace, &base);
     let mut world = world.lock();
     world.writer_acted();

@@ -63,16 +63,19 @@ fn agrees(expected: &Fields, row: &Fields, open: bool) -> bool {
 }
 
 fn expectations(desired: &Desired) -> Vec<(Kind, Vec<Fields>)> {
-    fn all<T>(items: &Option<Vec<T>>, fields: impl Fn(&T) -> Fields) -> Vec<Fields> {
-        items.iter().flatten().map(fields).collect()
+    fn all<'a, T: 'a>(
+        items: Option<impl IntoIterator<Item = &'a T>>,
+        fields: impl Fn(&T) -> Fields,
+    ) -> Vec<Fields> {
+        items.into_iter().flatten().map(fields).collect()
     }
     let routes = desired.routes.as_ref();
-    let routes = routes.map(|routes| routes.iter().collect());
+    let routes: Option<Vec<_>> = routes.map(|routes| routes.iter().collect());
     vec![
-        (Kind::Link, all(&desired.links, expect::link)),
-        (Kind::Address, all(&desired.addresses, expect::address)),
-        (Kind::Neighbour, all(&desired.neighbours, expect::neighbour)),
-        (Kind::Route, all(&routes, expect::route)),
-        (Kind::Rule, all(&desired.rules, expect::rule)),
+        (Kind::Link, all(desired.links.as_ref(), expect::link)),
+        (Kind::Address, all(desired.addresses.as_ref(), expect::address)),
+        (Kind::Neighbour, all(desired.neighbours.as_ref(), expect::neighbour)),
+        (Kind::Route, all(routes.as_ref(), expect::route)),
+        (Kind::Rule, all(desired.rules.as_ref(), expect::rule)),
     ]
 }

@@ -21,7 +21,7 @@ impl Find for Link {
         policy: ConflictPolicy<'_>,
     ) -> Result<(), DesiredError> {
         let undesired = if policy.complete.contains(Kind::Link) {
-            undesired(&wanted, &observed, policy.proof)
+            undesired(wanted.iter(), &observed, policy.proof)
         } else {
             BTreeSet::new()
         };

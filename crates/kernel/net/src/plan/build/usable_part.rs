@@ -39,7 +39,7 @@ impl<'a> DownDevices<'a> {
         });
         let objects = desired.nexthops.iter().flatten();
         Found {
-            down: observed.devices_down(desired.links.as_deref(), &desired.devices),
+            down: observed.devices_down(desired.links.iter().flatten(), &desired.devices),
             without_carrier: without_carrier.map(|link| Dev::index(link.index)).collect(),
             of_objects: objects.filter_map(|nexthop| Some((nexthop.id, nexthop.dev()?))).collect(),
         }

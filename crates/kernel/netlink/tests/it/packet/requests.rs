@@ -194,7 +194,7 @@ fn an_update_of_a_link_takes_up_to_three_messages() {
     };
     let link =
         |up, delay| Link::new("br0".parse().unwrap(), bridge(delay)).with_index(5).with_up(up);
-    let was = link(false, 400).without_master().with_mtu(1500);
+    let was = link(false, 400).with_no_master().with_mtu(1500);
     let now = link(true, 1500).with_master(Dev::index(9)).with_mtu(1400);
     let stp = |on| LinkKind::Bridge(BridgeAttrs::default().with_stp(on).with_forward_delay(900));
     let (was, now) = (

@@ -129,7 +129,8 @@ fn a_message_names_what_the_object_lacks() {
 fn an_observation_completes_what_needs_other_messages() {
     // A pair: each end names the other's index.
     let end = |name: &str, index, peer| {
-        let link = Link::new(name.parse().unwrap(), LinkKind::veth_without_peer()).with_index(index);
+        let link =
+            Link::new(name.parse().unwrap(), LinkKind::veth_without_peer()).with_index(index);
         let mut message = LinkMessage::try_from(&Packet::from(link)).unwrap();
         message.attributes.push(LinkAttribute::Link(peer));
         message

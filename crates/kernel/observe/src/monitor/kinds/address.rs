@@ -35,18 +35,23 @@ impl Watched for Address {
         let is_of_routes = scope.covers_route_device(index);
         // A route that becomes possible with the address is not named: the caller knows which one.
         let mut is_relevant = is_watched || is_of_routes;
-        if is_relevant {
-            dirty.addresses.insert(index);
-        }
         if is_watched && is_deleted && links.is_usable(index) {
             dirty.removed.insert(ObjectKey::Address(address.key()));
         }
-        if is_deleted && scope.includes_routes() {
-            let ip = address.address.ip();
-            if is_of_routes || includes(&scope.route_sources, &ip) {
-                dirty.routes.insert(Family::of(ip));
-                is_relevant = true;
-            }
+        let ip = address.address.ip();
+        let loses_routes = is_deleted
+            && scope.includes_routes()
+            && (is_of_routes || includes(&scope.route_sources, &ip));
+        if loses_routes {
+            dirty.routes.insert(Family::of(ip));
+            is_relevant = true;
+        }
+        let is_single = is_watched && !is_of_routes && address.protocol == scope.protocol;
+        if is_single {
+            let key = ObjectKey::Address(address.key());
+            dirty.objects.insert(key, (!is_deleted).then(|| address.into()));
+        } else if is_watched || is_of_routes {
+            dirty.addresses.insert(index);
         }
         Some(is_relevant)
     }

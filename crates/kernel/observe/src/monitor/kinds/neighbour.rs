@@ -33,13 +33,21 @@ impl Watched for Neighbour {
         let is_ours = neighbour.protocol == scope.protocol;
         let is_relevant = scope.kinds.contains(Kind::Neighbour)
             && (scope.covers_device(index) && has_protocol || is_ours);
-        if is_relevant {
-            dirty.neighbours.insert(index);
-            if event.header.kind == Neighbour::DELETE && links.is_usable(index) {
-                dirty.removed.insert(ObjectKey::Neighbour(neighbour.key()));
-            }
+        if !is_relevant {
+            return Some(false);
         }
-        Some(is_relevant)
+        let key = ObjectKey::Neighbour(neighbour.key());
+        let is_deleted = event.header.kind == Neighbour::DELETE;
+        if is_deleted && links.is_usable(index) {
+            dirty.removed.insert(key.clone());
+        }
+        // The kernel announces a deleted one as failed first (`neigh_delete`).
+        if is_ours {
+            dirty.objects.insert(key, (!is_deleted).then(|| neighbour.into()));
+        } else {
+            dirty.neighbours.insert(index);
+        }
+        Some(true)
     }
 
     fn filter(scope: &WatchScope, _is_new: bool) -> Vec<Instruction> {

@@ -1,6 +1,6 @@
 //! The events of rules.
 
-use trueup_net::{Kind, Rule};
+use trueup_net::{Kind, ObjectKey, ObjectKind as _, Rule};
 use trueup_netlink::codec::KindCodec as _;
 use trueup_netlink::filter::Instruction;
 use trueup_netlink::wire::Message;
@@ -27,7 +27,11 @@ impl Watched for Rule {
         };
         let is_relevant = scope.kinds.contains(Kind::Rule)
             && (scope.includes_foreign(Kind::Rule) || rule.protocol == scope.protocol);
-        if is_relevant {
+        if is_relevant && rule.protocol == scope.protocol && !rule.unmodelled {
+            let is_deleted = event.header.kind == Rule::DELETE;
+            let key = ObjectKey::Rule(Box::new(rule.key()));
+            dirty.objects.insert(key, (!is_deleted).then(|| rule.into()));
+        } else if is_relevant {
             dirty.rules.insert(rule.family);
         }
         Some(is_relevant)

@@ -12,12 +12,12 @@ fn all() -> impl Iterator<Item = (Facts, Mode)> {
             are_nexthops_due: second,
             are_routes_assigned: third,
             are_routes_due: fourth,
-            are_routes_tracked: fifth,
-            are_routes_alone: sixth,
+            are_keys_tracked: fifth,
+            are_keys_alone: sixth,
             uses_nexthops: seventh,
             is_subscribed: eighth,
         };
-        (facts, Mode::decide(facts, part(), routes()))
+        (facts, Mode::decide(facts, part(), objects()))
     })
 }
 
@@ -25,8 +25,9 @@ fn part() -> DirtyPart {
     DirtyPart { rules: BTreeSet::from([Family::Inet6]), ..DirtyPart::default() }
 }
 
-fn routes() -> BTreeSet<RouteKey> {
-    BTreeSet::from([RouteKey::new(254, "10.0.0.0/8".parse().unwrap())])
+fn objects() -> SingleObjects {
+    let routes = BTreeSet::from([RouteKey::new(254, "10.0.0.0/8".parse().unwrap())]);
+    SingleObjects { routes, ..SingleObjects::default() }
 }
 
 #[test]
@@ -37,14 +38,14 @@ fn the_keys_are_the_narrowest_that_the_facts_allow() {
         let expected = match (
             facts.is_part_known,
             facts.are_nexthops_due,
-            facts.are_routes_tracked,
+            facts.are_keys_tracked,
             are_routes_settled,
             may_point_anew,
         ) {
             (false, ..) => Keys::Everything,
             (true, true, _, true, _) => Keys::Nexthops(part()),
             (true, true, _, false, _) => Keys::Everything,
-            (true, false, true, ..) => Keys::Routes(part(), routes()),
+            (true, false, true, ..) => Keys::Objects(part(), objects()),
             (true, false, false, _, true) => Keys::Everything,
             (true, false, false, _, false) => Keys::Part(part()),
         };
@@ -53,20 +54,20 @@ fn the_keys_are_the_narrowest_that_the_facts_allow() {
 }
 
 #[test]
-fn only_single_routes_are_not_read() {
+fn only_single_objects_are_not_read() {
     for (facts, Mode { keys, read, .. }) in all() {
-        assert_eq!(read == Read::Nothing, keys.routes().is_some(), "{facts:?}");
+        assert_eq!(read == Read::Nothing, keys.objects().is_some(), "{facts:?}");
         assert_ne!(read, Read::All, "{facts:?}");
     }
     assert_eq!(Mode::look().read, Read::All);
 }
 
 #[test]
-fn an_echo_is_proof_only_of_routes_that_take_nothing_along() {
+fn an_echo_is_proof_only_of_objects_that_take_nothing_along() {
     for (facts, Mode { keys, verify, .. }) in all() {
         let is_proof = match keys {
             Keys::Everything => facts.is_subscribed && !facts.uses_nexthops,
-            Keys::Routes(..) => facts.are_routes_alone,
+            Keys::Objects(..) => facts.are_keys_alone,
             Keys::Part(_) | Keys::Nexthops(_) => false,
         };
         assert_eq!(verify == Verify::Echo, is_proof, "{facts:?}");
@@ -85,7 +86,7 @@ fn everything_is_read_before_it_is_written() {
 #[test]
 fn a_wider_mode_reads_and_two_steps_lead_to_everything() {
     for (facts, mode) in all() {
-        let was_narrow = mode.keys.routes().is_some();
+        let was_narrow = mode.keys.objects().is_some();
         let wider = mode.wider(facts);
         assert_eq!(wider.read, Read::OutOfSync, "{facts:?}");
         let is_part = matches!(wider.keys, Keys::Part(_));

@@ -86,8 +86,11 @@ fn agrees(expected: &Fields, row: &Fields, is_open: bool) -> bool {
 
 /// Returns the fields of all desired objects, by kind.
 fn expectations(desired: &Desired) -> Vec<(Kind, Vec<Fields>)> {
-    fn all<T>(items: Option<&Vec<T>>, fields: impl Fn(&T) -> Fields) -> Option<Vec<Fields>> {
-        items.map(|items| items.iter().map(fields).collect())
+    fn all<'a, T: 'a>(
+        items: Option<impl IntoIterator<Item = &'a T>>,
+        fields: impl Fn(&T) -> Fields,
+    ) -> Option<Vec<Fields>> {
+        items.map(|items| items.into_iter().map(fields).collect())
     }
     let routes = desired.routes.as_ref();
     let routes: Option<Vec<_>> = routes.map(|routes| routes.iter().collect());
