@@ -381,7 +381,7 @@ fn route<D>(number: usize, value: u8) -> Route<D> {
 
 fn link(number: usize, value: u8) -> Result<Link<IfName>> {
     let link = Link::new(format!("b{number}").parse()?, LinkKind::Bridge(Default::default()));
-    Ok(link.with_mtu(Some(1_400 + u32::from(value))))
+    Ok(link.with_mtu(1_400 + u32::from(value)))
 }
 
 fn desired(kind: Kind, size: usize) -> Result<Desired> {

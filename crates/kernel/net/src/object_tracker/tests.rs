@@ -40,7 +40,7 @@ fn address(last: u8, metric: u32) -> Address<IfName> {
 /// Several rules have one priority, and some have more selectors than others.
 fn rule(number: u8, table: u32) -> Rule {
     let rule = Rule::new(Family::Inet, 10 + u32::from(number / 2), RuleAction::Lookup(table));
-    rule.with_from((number % 2 == 1).then(|| "10.0.0.0/8".parse().unwrap()))
+    if number % 2 == 1 { rule.with_from("10.0.0.0/8".parse().unwrap()) } else { rule }
 }
 
 /// A step: a change of the declaration, or of the kernel by another writer.
