@@ -275,27 +275,31 @@ impl World {
     /// Sends the message of an act alone and reads its announcement. Leaves everything as before.
     fn floor(&mut self, act: Act, number: usize) -> Result<(Duration, Duration)> {
         // What the source would hear of these is not measured.
-        let (kind, verb) =
-            (self.kind, if act == Act::Remove { Verb::Delete } else { Verb::Create });
-        let is_there = matches!(act, Act::Restore | Act::Remove);
-        let object = bare(kind, number, is_there && act == Act::Restore)?;
-        let [create, delete] = [Verb::Create, Verb::Delete].map(|verb| message(verb, &object));
-        let (create, delete) = (create?, delete?);
+        let kind = self.kind;
+        let is_declared = act == Act::Restore;
+        let create = message(Verb::Create, &bare(kind, number, is_declared)?)?;
         if act == Act::Remove {
             // The one that is to be withdrawn is ours: the floor uses another one like it.
             self.other.request(&create)?;
-        } else if act == Act::Restore {
-            self.other.request(&delete)?;
         }
+        // The index of a link is known once it exists.
+        let delete = || message(Verb::Delete, &bare(kind, number, is_declared)?);
+        let request = match act {
+            Act::Remove => delete()?,
+            Act::Restore => {
+                self.other.request(&delete()?)?;
+                create
+            }
+            Act::Add | Act::Change => create,
+        };
         self.silence()?;
-        let request = if verb == Verb::Delete { &delete } else { &create };
         let taken = timed(|| {
-            self.other.request(request)?;
+            self.other.request(&request)?;
             ensure!(self.events.receive(BOUND, |_| ())? > 0, "no announcement");
             Ok(())
         })?;
         if matches!(act, Act::Add | Act::Change) {
-            self.other.request(&delete)?;
+            self.other.request(&delete()?)?;
         }
         self.silence()?;
         self.rest()?;

@@ -155,6 +155,7 @@ impl<'a> Pass<'a> {
         clock: impl Fn() -> Instant,
     ) -> Result<(Report, Option<Baseline>), Error> {
         let mut next = loop {
+            let mut is_exceeded = false;
             // Observe.
             if let Some(mut seen) = self.observe()? {
                 // An earlier pass may have left intents open.
@@ -165,11 +166,12 @@ impl<'a> Pass<'a> {
                 // Plan.
                 match self.plan_completely(history, seen) {
                     Ok(next) if self.is_sufficient_for(&next) => break next,
+                    Ok(next) => is_exceeded = self.is_exceeded_by(&next),
                     Err(error) if self.is_over_everything() => return Err(error),
-                    _ => {}
+                    Err(_) => {}
                 }
             }
-            self.widen(ledger)?;
+            self.widen(ledger, is_exceeded)?;
         };
         history.allow_deletes(self.is_over_everything() && self.options.take_allowance());
         let now = clock();
@@ -304,9 +306,12 @@ impl<'a> Pass<'a> {
         closed
     }
 
-    /// Switches to the next wider mode.
-    fn widen(&mut self, ledger: &dyn Ledger) -> Result<(), Error> {
+    /// Switches to the next wider mode, or to everything if a plan affects objects beyond the keys.
+    fn widen(&mut self, ledger: &dyn Ledger, is_exceeded: bool) -> Result<(), Error> {
         self.set_wider_mode();
+        while is_exceeded && !self.is_over_everything() {
+            self.set_wider_mode();
+        }
         if self.is_over_everything() {
             self.ledger_view = LedgerView::read(ledger, |_| true)?;
             self.unmarked = self.ledger_view.unmarked_routes(self.policy.marker);
