@@ -141,7 +141,11 @@ fn holds<const O: u8>(script: Vec<u8>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        max_shrink_iters: 2_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn the_invariants_hold_by_value(script in prop::collection::vec(any::<u8>(), 0..1500)) {
