@@ -22,6 +22,7 @@ mod dump_query;
 pub mod forwarding;
 mod kind_codec;
 pub mod link;
+mod names;
 pub mod neighbour;
 pub mod nexthop;
 pub mod route;
@@ -33,6 +34,7 @@ use std::net::IpAddr;
 pub(crate) use announce::Announce;
 pub use dump_query::{Consistency, DumpQuery, ReadScope, RowPosition};
 pub use kind_codec::{Change, KindCodec, Part, RefusalCause, create, decode, delete, replace};
+pub use names::WireNames;
 use trueup_net::{Dev, Family, Kind};
 
 pub use crate::error::EncodeError;
@@ -70,20 +72,7 @@ impl Undecodable {
 
     /// Makes the error for a message that is too short, or whose attributes break off.
     fn whole(kind: Kind, why: &'static str) -> Undecodable {
-        Undecodable::new(kind, why, fixed_struct(kind))
-    }
-}
-
-/// Returns the name of the fixed struct with which a kind's messages begin.
-pub(crate) fn fixed_struct(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Link => "ifinfomsg",
-        Kind::Address => "ifaddrmsg",
-        Kind::Neighbour => "ndmsg",
-        Kind::Route => "rtmsg",
-        Kind::Rule => "fib_rule_hdr",
-        Kind::Nexthop => "nhmsg",
-        _ => "nlmsghdr",
+        Undecodable::new(kind, why, WireNames::of(kind).fixed)
     }
 }
 

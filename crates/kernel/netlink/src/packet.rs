@@ -22,7 +22,6 @@
 
 mod error;
 mod message;
-mod names;
 mod object_message;
 mod observation;
 mod requests;
@@ -41,7 +40,7 @@ use netlink_packet_route::rule::RuleMessage;
 use trueup_net::{Address, Kind, Link, Neighbour, Nexthop, Route, Rule};
 
 use self::object_message::{PacketObject, announced, attributes, body_of, parsed};
-use crate::codec::fixed_struct;
+use crate::codec::WireNames;
 use crate::wire::{HEADER_LEN, MessageWriter};
 
 /// An object, and the attributes of its message that the object has no field for.
@@ -104,7 +103,7 @@ impl<K: PacketObject> Packet<K> {
         let attributes = self.message.iter().flat_map(|(_, attributes)| attributes);
         attributes.filter_map(|attribute| match attribute {
             Attribute::Held(_) => None,
-            Attribute::Kept(number, _) => Some(names::attribute(K::KIND, *number)),
+            Attribute::Kept(number, _) => Some(K::NAMES.attribute(*number)),
         })
     }
 
@@ -165,7 +164,7 @@ impl<K: PacketObject> Packet<K> {
             let otherwise = match K::KIND {
                 Kind::Link => "IFLA_LINKINFO",
                 Kind::Address => "IFA_FLAGS",
-                kind => fixed_struct(kind),
+                kind => WireNames::of(kind).fixed,
             };
             return Err(Error::inexpressible(K::KIND, field.unwrap_or(otherwise).to_owned()));
         }

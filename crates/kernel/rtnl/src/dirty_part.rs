@@ -85,29 +85,23 @@ impl DirtyPart {
 
     /// Returns true if an object other than a route is in the part.
     pub(crate) fn contains_object(&self, key: &ObjectKey) -> bool {
-        let has_index = |dev: Dev| dev.as_index().is_some_and(|it| self.devices.contains_key(&it));
-        match key {
-            ObjectKey::Link(_) => true,
-            ObjectKey::Address(key) => has_index(key.dev),
-            ObjectKey::Neighbour(key) => has_index(key.dev),
-            ObjectKey::Rule(rule) => self.rules.contains(&rule.family),
-            _ => false,
+        match Surroundings::of(key) {
+            Surroundings::Device(index) => index.is_some_and(|it| self.devices.contains_key(&it)),
+            Surroundings::Rules(family) => self.rules.contains(&family),
+            Surroundings::Other => key.kind() == Kind::Link,
         }
     }
 
     /// Adds the surroundings of an address, a neighbour or a rule.
     pub(crate) fn add_object(&mut self, key: &ObjectKey, names: &BTreeMap<u32, IfName>) {
-        let dev = match key {
-            ObjectKey::Address(key) => key.dev,
-            ObjectKey::Neighbour(key) => key.dev,
-            ObjectKey::Rule(rule) => {
-                self.rules.insert(rule.family);
-                return;
+        match Surroundings::of(key) {
+            Surroundings::Device(index) => {
+                let named = index.and_then(|index| Some((index, *names.get(&index)?)));
+                self.devices.extend(named);
             }
-            _ => return,
-        };
-        let named = dev.as_index().and_then(|index| Some((index, *names.get(&index)?)));
-        self.devices.extend(named);
+            Surroundings::Rules(family) => drop(self.rules.insert(family)),
+            Surroundings::Other => {}
+        }
     }
 
     fn has_device(&self, name: &IfName) -> bool {
@@ -169,6 +163,25 @@ impl DirtyPart {
             });
         }
         narrowed
+    }
+}
+
+/// The part of a namespace that is read for a single object.
+enum Surroundings {
+    /// The device with this index; `None` if it has none yet.
+    Device(Option<u32>),
+    Rules(Family),
+    Other,
+}
+
+impl Surroundings {
+    fn of(key: &ObjectKey) -> Surroundings {
+        match key {
+            ObjectKey::Address(key) => Surroundings::Device(key.dev.as_index()),
+            ObjectKey::Neighbour(key) => Surroundings::Device(key.dev.as_index()),
+            ObjectKey::Rule(rule) => Surroundings::Rules(rule.family),
+            _ => Surroundings::Other,
+        }
     }
 }
 

@@ -12,8 +12,8 @@ use trueup_net::{
 use super::dump_query::{Consistency, DumpQuery, ReadScope, dump_request};
 use super::kind_codec::{Change, KindCodec, Part, RefusalCause};
 use super::{
-    BROKEN, CREATE, EncodeError, REPLACE, Resolve, Undecodable, family_from, family_number,
-    index_of, read_ip_of, split, take,
+    BROKEN, CREATE, EncodeError, REPLACE, Resolve, Undecodable, WireNames, family_from,
+    family_number, index_of, read_ip_of, split, take,
 };
 use crate::kernel_error::KernelError;
 use crate::transport::Group;
@@ -50,6 +50,11 @@ impl KindCodec for Address {
     const DELETE: u16 = DELETE;
     const GROUPS: &'static [Group] = &[Group::IPV4_ADDRESS, Group::IPV6_ADDRESS];
     const ABSENT: i32 = libc::EADDRNOTAVAIL;
+    #[rustfmt::skip]
+    const NAMES: WireNames = WireNames { fixed: "ifaddrmsg", family: "ifa_family", prefix: "IFA_", attributes: &[
+        "UNSPEC", "ADDRESS", "LOCAL", "LABEL", "BROADCAST", "ANYCAST", "CACHEINFO", "MULTICAST",
+        "FLAGS", "RT_PRIORITY", "TARGET_NETNSID", "PROTO",
+    ] };
 
     /// Decodes the body of an [`NEW`] or [`DELETE`] message. Returns `None` for a family other than
     /// IPv4 and IPv6. The message lacks the device's name, so an IPv4 label equal to it remains a

@@ -2,6 +2,7 @@
 
 use trueup_net::{Action, Dev, IfName, Link, Object, ObjectKind, each_kind};
 
+use super::WireNames;
 use super::dump_query::{DumpQuery, ReadScope, RowPosition};
 use super::{EncodeError, Resolve, Undecodable};
 use crate::kernel_error::KernelError;
@@ -18,6 +19,8 @@ pub trait KindCodec: ObjectKind + PartialEq {
     const GROUPS: &'static [Group];
     /// The errno for deleting an object that does not exist.
     const ABSENT: i32;
+    /// The kernel's names for the kind's messages and attributes.
+    const NAMES: WireNames;
 
     /// Writes a request for the single object with this one's key. Returns false if the kernel
     /// answers none: then the object is read with all others.

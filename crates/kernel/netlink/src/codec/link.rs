@@ -7,7 +7,7 @@ use trueup_net::{Action, Dev, IfName, Kind, Link, LinkAddr, LinkKind, LinkStatus
 
 use super::dump_query::{Consistency, DumpQuery, ReadScope};
 use super::kind_codec::{Change, KindCodec, Part, RefusalCause};
-use super::{BROKEN, CREATE, EncodeError, Resolve, Undecodable, index_of, split, take};
+use super::{BROKEN, CREATE, EncodeError, Resolve, Undecodable, WireNames, index_of, split, take};
 use crate::kernel_error::KernelError;
 use crate::transport::Group;
 use crate::wire::{MessageWriter, NLM_F_REQUEST, read_string, read_u32};
@@ -327,6 +327,20 @@ impl KindCodec for Link {
     const DELETE: u16 = DELETE;
     const GROUPS: &'static [Group] = &[Group::LINK];
     const ABSENT: i32 = libc::ENODEV;
+    #[rustfmt::skip]
+    const NAMES: WireNames = WireNames { fixed: "ifinfomsg", family: "ifi_family", prefix: "IFLA_", attributes: &[
+        "UNSPEC", "ADDRESS", "BROADCAST", "IFNAME", "MTU", "LINK", "QDISC", "STATS", "COST", "PRIORITY",
+        "MASTER", "WIRELESS", "PROTINFO", "TXQLEN", "MAP", "WEIGHT", "OPERSTATE", "LINKMODE",
+        "LINKINFO", "NET_NS_PID", "IFALIAS", "NUM_VF", "VFINFO_LIST", "STATS64", "VF_PORTS",
+        "PORT_SELF", "AF_SPEC", "GROUP", "NET_NS_FD", "EXT_MASK", "PROMISCUITY", "NUM_TX_QUEUES",
+        "NUM_RX_QUEUES", "CARRIER", "PHYS_PORT_ID", "CARRIER_CHANGES", "PHYS_SWITCH_ID", "LINK_NETNSID",
+        "PHYS_PORT_NAME", "PROTO_DOWN", "GSO_MAX_SEGS", "GSO_MAX_SIZE", "PAD", "XDP", "EVENT",
+        "NEW_NETNSID", "TARGET_NETNSID", "CARRIER_UP_COUNT", "CARRIER_DOWN_COUNT", "NEW_IFINDEX",
+        "MIN_MTU", "MAX_MTU", "PROP_LIST", "ALT_IFNAME", "PERM_ADDRESS", "PROTO_DOWN_REASON",
+        "PARENT_DEV_NAME", "PARENT_DEV_BUS_NAME", "GRO_MAX_SIZE", "TSO_MAX_SIZE", "TSO_MAX_SEGS",
+        "ALLMULTI", "DEVLINK_PORT", "GSO_IPV4_MAX_SIZE", "GRO_IPV4_MAX_SIZE", "DPLL_PIN",
+        "MAX_PACING_OFFLOAD_HORIZON", "NETNS_IMMUTABLE", "HEADROOM", "TAILROOM",
+    ] };
 
     /// Decodes a link without the name of a veth's peer: see [`name_peers`](name_peers).
     fn decode(body: &[u8]) -> Result<Option<Link>, Undecodable> {

@@ -7,8 +7,8 @@ use trueup_net::{Action, Dev, Family, Kind, Link, LinkAddr, Neighbour, Neighbour
 use super::dump_query::{Consistency, DumpQuery, ReadScope, dump_request};
 use super::kind_codec::{Change, KindCodec, Part, RefusalCause};
 use super::{
-    BROKEN, CREATE, EncodeError, REPLACE, Resolve, Undecodable, family_from, family_number,
-    index_of, read_ip_of, split, take,
+    BROKEN, CREATE, EncodeError, REPLACE, Resolve, Undecodable, WireNames, family_from,
+    family_number, index_of, read_ip_of, split, take,
 };
 use crate::kernel_error::KernelError;
 use crate::transport::Group;
@@ -40,6 +40,12 @@ impl KindCodec for Neighbour {
     const DELETE: u16 = DELETE;
     const GROUPS: &'static [Group] = &[Group::NEIGHBOUR];
     const ABSENT: i32 = libc::ENOENT;
+    #[rustfmt::skip]
+    const NAMES: WireNames = WireNames { fixed: "ndmsg", family: "ndm_family", prefix: "NDA_", attributes: &[
+        "UNSPEC", "DST", "LLADDR", "CACHEINFO", "PROBES", "VLAN", "PORT", "VNI", "IFINDEX", "MASTER",
+        "LINK_NETNSID", "SRC_VNI", "PROTOCOL", "NH_ID", "FDB_EXT_ATTRS", "FLAGS_EXT", "NDM_STATE_MASK",
+        "NDM_FLAGS_MASK",
+    ] };
 
     /// Decodes the body of an [`NEW`] or [`DELETE`] message. Returns `None` for a family other than
     /// IPv4 and IPv6, such as a bridge's forwarding entry.

@@ -5,8 +5,8 @@ use trueup_net::{Action, Dev, Family, Kind, NextHop, Nexthop, NexthopTarget};
 use super::dump_query::{Consistency, DumpQuery, ReadScope, dump_request};
 use super::kind_codec::{Change, KindCodec, Part, RefusalCause};
 use super::{
-    BROKEN, CREATE, EncodeError, REPLACE, Resolve, Undecodable, family_from, family_number,
-    index_of, read_ip_of, split, take,
+    BROKEN, CREATE, EncodeError, REPLACE, Resolve, Undecodable, WireNames, family_from,
+    family_number, index_of, read_ip_of, split, take,
 };
 use crate::kernel_error::KernelError;
 use crate::transport::Group;
@@ -41,6 +41,12 @@ impl KindCodec for Nexthop {
     const GROUPS: &'static [Group] = &[Group::NEXTHOP];
     const ABSENT: i32 = libc::ENOENT;
     const IS_OPTIONAL: bool = true;
+    #[rustfmt::skip]
+    const NAMES: WireNames = WireNames { fixed: "nhmsg", family: "nh_family", prefix: "NHA_", attributes: &[
+        "UNSPEC", "ID", "GROUP", "GROUP_TYPE", "BLACKHOLE", "OIF", "GATEWAY", "ENCAP_TYPE", "ENCAP",
+        "GROUPS", "MASTER", "FDB", "RES_GROUP", "RES_BUCKET", "OP_FLAGS", "GROUP_STATS",
+        "HW_STATS_ENABLE", "HW_STATS_USED",
+    ] };
 
     /// Decodes the body of a [`NEW`] or [`DELETE`] message. Returns `None` for a family other than
     /// IPv4 and IPv6.

@@ -7,7 +7,9 @@ use trueup_net::{Action, Family, Metrics, NextHops, Prefix, Route, Scope};
 pub use self::row::Row;
 use super::dump_query::{Consistency, DumpQuery, ReadScope, RowPosition, dump_request};
 use super::kind_codec::{Change, KindCodec, Part, RefusalCause};
-use super::{CREATE, EncodeError, REPLACE, Resolve, Undecodable, family_number, index_of};
+use super::{
+    CREATE, EncodeError, REPLACE, Resolve, Undecodable, WireNames, family_number, index_of,
+};
 use crate::kernel_error::KernelError;
 use crate::transport::Group;
 use crate::wire::{MessageWriter, NLM_F_APPEND, NLM_F_CREATE, NLM_F_REQUEST};
@@ -293,6 +295,13 @@ impl KindCodec for Route {
     const DELETE: u16 = DELETE;
     const GROUPS: &'static [Group] = &[Group::IPV4_ROUTE, Group::IPV6_ROUTE];
     const ABSENT: i32 = libc::ESRCH;
+    #[rustfmt::skip]
+    const NAMES: WireNames = WireNames { fixed: "rtmsg", family: "rtm_family", prefix: "RTA_", attributes: &[
+        "UNSPEC", "DST", "SRC", "IIF", "OIF", "GATEWAY", "PRIORITY", "PREFSRC", "METRICS", "MULTIPATH",
+        "PROTOINFO", "FLOW", "CACHEINFO", "SESSION", "MP_ALGO", "TABLE", "MARK", "MFC_STATS", "VIA",
+        "NEWDST", "PREF", "ENCAP_TYPE", "ENCAP", "EXPIRES", "PAD", "UID", "TTL_PROPAGATE", "IP_PROTO",
+        "SPORT", "DPORT", "NH_ID", "FLOWLABEL",
+    ] };
 
     /// Decodes the body of a [`NEW`] or [`DELETE`] message: [`Row::parse`] and [`Row::to_route`].
     ///

@@ -8,7 +8,8 @@ use trueup_net::{Action, FwMark, IfName, Kind, NumberRange, Rule, RuleAction};
 use super::dump_query::{Consistency, DumpQuery, ReadScope, dump_request};
 use super::kind_codec::{Change, KindCodec, Part, RefusalCause};
 use super::{
-    BROKEN, CREATE, EncodeError, Undecodable, family_from, family_number, read_ip_of, split, take,
+    BROKEN, CREATE, EncodeError, Undecodable, WireNames, family_from, family_number, read_ip_of,
+    split, take,
 };
 use crate::kernel_error::KernelError;
 use crate::transport::Group;
@@ -58,6 +59,13 @@ impl KindCodec for Rule {
     const DELETE: u16 = DELETE;
     const GROUPS: &'static [Group] = &[Group::IPV4_RULE, Group::IPV6_RULE];
     const ABSENT: i32 = libc::ENOENT;
+    #[rustfmt::skip]
+    const NAMES: WireNames = WireNames { fixed: "fib_rule_hdr", family: "family", prefix: "FRA_", attributes: &[
+        "UNSPEC", "DST", "SRC", "IIFNAME", "GOTO", "UNUSED2", "PRIORITY", "UNUSED3", "UNUSED4",
+        "UNUSED5", "FWMARK", "FLOW", "TUN_ID", "SUPPRESS_IFGROUP", "SUPPRESS_PREFIXLEN", "TABLE",
+        "FWMASK", "OIFNAME", "PAD", "L3MDEV", "UID_RANGE", "PROTOCOL", "IP_PROTO", "SPORT_RANGE",
+        "DPORT_RANGE", "DSCP", "FLOWLABEL", "FLOWLABEL_MASK", "SPORT_MASK", "DPORT_MASK", "DSCP_MASK",
+    ] };
 
     /// Decodes the body of an [`NEW`] or [`DELETE`] message. Returns `None` for a family other than
     /// IPv4 and IPv6.

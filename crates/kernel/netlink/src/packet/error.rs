@@ -1,5 +1,6 @@
 //! [`Error`]: the reason why a message or an object was not converted.
 
+use crate::codec::WireNames;
 use std::convert::Infallible;
 use std::fmt;
 
@@ -61,16 +62,9 @@ impl Error {
     }
 
     pub(super) fn other(object: Kind) -> Error {
-        let field = match object {
-            Kind::Link => "ifi_family",
-            Kind::Address => "ifa_family",
-            Kind::Neighbour => "ndm_family",
-            Kind::Route => "rtm_family",
-            Kind::Rule => "family",
-            _ => "nh_family",
-        };
         let why = "the message is about something else".to_owned();
-        let (kind, attribute) = (ErrorKind::OtherFamily, Some(field.to_owned()));
+        let (kind, attribute) =
+            (ErrorKind::OtherFamily, Some(WireNames::of(object).family.to_owned()));
         Error { kind, object: Some(object), attribute, why }
     }
 

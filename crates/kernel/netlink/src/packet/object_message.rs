@@ -11,9 +11,9 @@ use trueup_net::{
     Rule,
 };
 
+use super::Error;
 use super::message::NexthopMessage;
-use super::{Error, names};
-use crate::codec::{Announce, EncodeError, fixed_struct};
+use crate::codec::{Announce, EncodeError, WireNames};
 use crate::wire::{ATTR_HEADER_LEN, Attrs, HEADER_LEN, align, read_u16};
 
 /// A message about objects of one kind. Only this module implements it.
@@ -148,17 +148,20 @@ pub(super) fn body_of<M: ObjectMessage>(message: &M) -> Result<Vec<u8>, Error> {
     let kind = M::Object::KIND;
     let changed = match M::parse(&body) {
         Ok(read) if read == *message => return Ok(body),
-        Ok(read) => message.first_change(&read).map(|number| names::attribute(kind, number)),
+        Ok(read) => message.first_change(&read).map(|number| WireNames::of(kind).attribute(number)),
         Err(_) => first_unparsable::<M>(&body),
     };
-    Err(Error::inexpressible(kind, changed.unwrap_or(fixed_struct(kind).to_owned())))
+    Err(Error::inexpressible(kind, changed.unwrap_or(WireNames::of(kind).fixed.to_owned())))
 }
 
 /// Returns a message's body.
 fn emitted<M: ObjectMessage>(message: &M) -> Result<Vec<u8>, Error> {
     // netlink-packet-route would cut the length off, or panic.
     if let Some(number) = message.oversized() {
-        return Err(Error::too_long(M::Object::KIND, names::attribute(M::Object::KIND, number)));
+        return Err(Error::too_long(
+            M::Object::KIND,
+            WireNames::of(M::Object::KIND).attribute(number),
+        ));
     }
     // Names lack their NUL, which only zeroed bytes provide.
     let mut body = vec![0; message.buffer_len()];
@@ -170,7 +173,7 @@ fn emitted<M: ObjectMessage>(message: &M) -> Result<Vec<u8>, Error> {
 pub(super) fn parsed<M: ObjectMessage>(body: &[u8]) -> Result<M, Error> {
     let kind = M::Object::KIND;
     let message = M::parse(body).map_err(|error| {
-        let attribute = first_unparsable::<M>(body).unwrap_or(fixed_struct(kind).to_owned());
+        let attribute = first_unparsable::<M>(body).unwrap_or(WireNames::of(kind).fixed.to_owned());
         Error::foreign(kind, attribute, error.to_string())
     })?;
     match first_difference::<M>(body, &emitted(&message)?) {
@@ -187,7 +190,7 @@ fn first_unparsable<M: ObjectMessage>(body: &[u8]) -> Option<String> {
         push(&mut body, *number, payload);
         M::parse(&body).is_err()
     });
-    alone.next().map(|(number, _)| names::attribute(M::Object::KIND, number))
+    alone.next().map(|(number, _)| WireNames::of(M::Object::KIND).attribute(number))
 }
 
 fn push(body: &mut Vec<u8>, number: u16, payload: &[u8]) {
@@ -203,7 +206,7 @@ fn first_difference<M: ObjectMessage>(one: &[u8], other: &[u8]) -> Option<String
     let kind = M::Object::KIND;
     let head = |body: &[u8]| body.get(..M::HEAD).map(<[u8]>::to_vec);
     if head(one) != head(other) {
-        return Some(fixed_struct(kind).to_owned());
+        return Some(WireNames::of(kind).fixed.to_owned());
     }
     let [one, other] = [one, other].map(|body| body.get(M::HEAD..).unwrap_or_default());
     let (mut one, mut other) = (Attrs::new(one), Attrs::new(other));
@@ -212,7 +215,7 @@ fn first_difference<M: ObjectMessage>(one: &[u8], other: &[u8]) -> Option<String
             (None, None) => return None,
             (Some((a, x)), Some((b, y))) if a == b && is_same(x, y) => {}
             (Some((number, _)), _) | (None, Some((number, _))) => {
-                return Some(names::attribute(kind, number));
+                return Some(WireNames::of(kind).attribute(number));
             }
         }
     }

@@ -284,8 +284,7 @@ pub(crate) fn own_writes_that_are_announced_without_their_port_are_no_news() {
 
 pub(crate) fn a_rule_goes_without_those_of_its_priority_that_have_more_selectors() {
     let from = |network: &str| {
-        Rule::new(Family::Inet, 77, RuleAction::Lookup(100))
-            .with_from(network.parse().unwrap())
+        Rule::new(Family::Inet, 77, RuleAction::Lookup(100)).with_from(network.parse().unwrap())
     };
     let plain = Rule::new(Family::Inet, 77, RuleAction::Lookup(100));
     let all = ["10.1.0.0/16", "10.2.0.0/16"].map(from);
