@@ -1,6 +1,6 @@
 //! The names of a kind's messages and attributes in the kernel's headers.
 
-use trueup_net::{Kind, each_kind};
+use trueup_net::{Kind, ObjectKind as _, each_kind};
 
 use super::kind_codec::KindCodec;
 use crate::wire::NLA_TYPE_MASK;
