@@ -6,21 +6,31 @@ use super::kind_codec::KindCodec;
 use crate::wire::NLA_TYPE_MASK;
 
 /// The names of a kind's messages and attributes in the kernel's headers, as of Linux 6.18.
+///
+/// ```
+/// use trueup_net::Kind;
+/// use trueup_netlink::codec::WireNames;
+///
+/// let names = WireNames::of(Kind::Route);
+/// assert_eq!((names.fixed, names.attribute(1)), ("rtmsg", "RTA_DST".to_owned()));
+/// ```
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct WireNames {
     /// The fixed struct with which a message begins, such as `rtmsg`.
-    pub(crate) fixed: &'static str,
+    pub fixed: &'static str,
     /// The field of the fixed struct with the address family, such as `rtm_family`.
-    pub(crate) family: &'static str,
+    pub family: &'static str,
     /// The beginning of each attribute's name, such as `RTA_`.
-    pub(crate) prefix: &'static str,
+    pub prefix: &'static str,
     /// The rest of each attribute's name, by number.
-    pub(crate) attributes: &'static [&'static str],
+    pub attributes: &'static [&'static str],
 }
 
 impl WireNames {
     /// Returns the names of a kind. A kind without a codec has those of a netlink message.
-    pub(crate) fn of(kind: Kind) -> WireNames {
+    #[must_use]
+    pub fn of(kind: Kind) -> WireNames {
         let mut names =
             WireNames { fixed: "nlmsghdr", family: "nlmsg_type", prefix: "", attributes: &[] };
         each_kind!(K => if K::KIND == kind {
@@ -31,7 +41,8 @@ impl WireNames {
 
     /// Returns the name of an attribute by its type, whose flags are ignored. A number without a
     /// name here becomes `attribute 99`.
-    pub(crate) fn attribute(&self, number: u16) -> String {
+    #[must_use]
+    pub fn attribute(&self, number: u16) -> String {
         let number = number & NLA_TYPE_MASK;
         match self.attributes.get(usize::from(number)) {
             Some(name) => format!("{}{name}", self.prefix),
