@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trueup_net::{Desired, Dev, Family, IfName, ObjectKey, Plan, RouteKey, with_object};
+use trueup_net::{Desired, Family, IfName, Kind, ObjectKey, Plan, RouteKey, with_object};
 use trueup_observe::DirtySet;
 
 use crate::ownership::record_key::{Location, SourceKind};
