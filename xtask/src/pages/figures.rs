@@ -33,20 +33,22 @@ struct Figure {
 impl Figure {
     /// Reads all figures of a text, in order.
     fn all(text: &str) -> Vec<Figure> {
-        let text = text.replace("**", "").replace(", ", " ; ").replace("; ", " ; ");
+        let plain = text.replace("**", "").replace(", ", " ; ").replace("; ", " ; ");
         let mut words =
-            text.split([' ', '(', ')', '\n', '`']).filter(|it| !it.is_empty()).peekable();
+            plain.split([' ', '(', ')', '\n', '`']).filter(|it| !it.is_empty()).peekable();
         let mut figures = Vec::new();
         while let Some(word) = words.next() {
             let end = word.find(|it: char| !it.is_ascii_digit() && !['.', ','].contains(&it));
-            let (number, rest) = word.split_at(end.unwrap_or(word.len()));
-            let number = number.trim_end_matches(['.', ',']).replace(',', "");
+            let (digits, rest) = word.split_at(end.unwrap_or(word.len()));
+            let number = digits.trim_end_matches(['.', ',']).replace(',', "");
             if number.parse::<f64>().is_err() {
                 continue;
             }
             let next = words.peek().map(|it| it.trim_end_matches(['.', ',', ':']));
-            let unit = Some(rest).filter(|it| !it.is_empty()).or(next);
-            let unit = unit.filter(|it| UNITS.contains(it)).map(str::to_owned);
+            let unit = (Some(rest).filter(|it| !it.is_empty()))
+                .or(next)
+                .filter(|it| UNITS.contains(it))
+                .map(str::to_owned);
             figures.push(Figure { number, unit });
         }
         figures

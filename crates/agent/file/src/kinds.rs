@@ -92,8 +92,8 @@ fn by_key<T, K: Ord>(
     declared: Declared<T>,
     key: impl Fn(&T) -> K,
 ) -> (Vec<T>, Vec<Location>, Vec<K>) {
-    let Declared { elements, locations, adopted } = declared;
-    let adopted = adopted.iter().map(|position| key(&elements[*position])).collect();
+    let Declared { elements, locations, adopted: positions } = declared;
+    let adopted = positions.iter().map(|position| key(&elements[*position])).collect();
     let mut order: Vec<usize> = (0..elements.len()).collect();
     order.sort_by_cached_key(|position| key(&elements[*position]));
     let locations = order.iter().map(|position| locations[*position]).collect();

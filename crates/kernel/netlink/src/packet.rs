@@ -154,8 +154,9 @@ impl<K: PacketObject> Packet<K> {
         let body = announced(&self.object).map_err(|error| {
             Error::refused(K::KIND, Some(self.object.attribute_of(&error)), error)
         })?;
-        let read = K::decode(&body).map_err(|undecodable| Error::unreadable(&undecodable))?;
-        let read = read.ok_or(Error::other(K::KIND))?;
+        let read = K::decode(&body)
+            .map_err(|undecodable| Error::unreadable(&undecodable))?
+            .ok_or(Error::other(K::KIND))?;
         let observed = K::observed_form(&self.object, &read);
         if observed != read {
             let differs = || observed.differences(&read).first().map(|difference| difference.field);

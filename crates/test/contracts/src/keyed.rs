@@ -222,8 +222,10 @@ fn read<F: Fixture>(
         None => fixture.samples().into_iter().map(|(key, ..)| key).collect(),
     };
     let asked = if only.is_some() { Keys::only(&keys) } else { Keys::everything(&keys) };
-    let seen = source.backend_mut().observe(fixture.scope(), asked);
-    let mut seen = seen.unwrap_or_else(|error| panic!("nothing could be read: {error}"));
+    let mut seen = source
+        .backend_mut()
+        .observe(fixture.scope(), asked)
+        .unwrap_or_else(|error| panic!("nothing could be read: {error}"));
     assert!(seen.unread.is_empty() && seen.incomplete.is_none(), "a read is not complete");
     seen.values.retain(|key, _| keys.contains(key));
     seen
@@ -247,13 +249,13 @@ fn assert_has<F: Fixture>(process: &mut Process<'_, F>, desired: &Desired<F>)
 where
     ValueOf<F>: Debug,
 {
-    let found = process.values();
+    let all = process.values();
     for (key, value) in desired.iter() {
-        let found = found.get(key);
+        let found = all.get(key);
         let is_there = found.is_some_and(|found| F::Backend::same(value, found));
         assert!(is_there, "{key} is {found:?}, and {value:?} was applied");
     }
-    assert_eq!(found.len(), desired.len(), "more than was applied is there");
+    assert_eq!(all.len(), desired.len(), "more than was applied is there");
 }
 
 fn single_keys_read_as_in_a_full_read<F: Fixture>(fixture: &F)

@@ -95,8 +95,8 @@ fn with_fixed_numbers(line: &str) -> String {
         ("hints ", "2"),
         ("last pass ", "0.6"),
     ] {
-        if let Some((before, rest)) = line.split_once(label) {
-            let rest = rest.trim_start_matches(|it: char| it.is_ascii_digit() || it == '.');
+        if let Some((before, after)) = line.split_once(label) {
+            let rest = after.trim_start_matches(|it: char| it.is_ascii_digit() || it == '.');
             line = format!("{before}{label}{fixed}{rest}");
         }
     }
@@ -159,8 +159,10 @@ fn svg(lines: &[Line]) -> String {
         let characters: Vec<char> = line.chars().collect();
         for row in characters.chunks(COLUMNS) {
             let y = MARGIN + HEIGHT * (f32::from(rows) + 0.75);
-            let row: String = row.iter().collect();
-            let row = row.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+            let row = (row.iter().collect::<String>())
+                .replace('&', "&amp;")
+                .replace('<', "&lt;")
+                .replace('>', "&gt;");
             writeln!(text, "<text x=\"{MARGIN}\" y=\"{y}\" fill=\"{colour}\"{weight}>{row}</text>")
                 .expect("a string takes all");
             rows += 1;

@@ -490,8 +490,8 @@ impl<B: Backend> Pass<'_, B> {
                 if wanted.is_some() || may_be_ours {
                     self.done.is_whole = false;
                     let op = self.done.op_of(key);
-                    let condition = op.and_then(Op::condition);
-                    let condition = condition.unwrap_or(Condition::Pending { why });
+                    let condition =
+                        op.and_then(Op::condition).unwrap_or(Condition::Pending { why });
                     self.done.conditions.insert(key.clone(), condition);
                     self.done.unsettled.insert(key.clone());
                 }

@@ -117,9 +117,9 @@ impl<B: Backend> Keyed<B> {
         input: &PassInput<'_, Self>,
         events: BTreeSet<B::Key>,
     ) -> Option<DirtyKeys<B>> {
-        let due = input.limits.due().iter();
-        let due = due.map(|key| Some(self.undone.get(key)?.0.clone()));
-        let due: BTreeSet<_> = due.collect::<Option<_>>()?;
+        let due: BTreeSet<_> = (input.limits.due().iter())
+            .map(|key| Some(self.undone.get(key)?.0.clone()))
+            .collect::<Option<_>>()?;
         let mut keys = events;
         keys.extend(input.desired.since(known.revision)?.cloned());
         keys.extend(self.unsettled.iter().chain(&due).chain(known.records.open.keys()).cloned());
@@ -204,11 +204,15 @@ impl<B: Backend> Source for Keyed<B> {
             Some(dirty) => dirty,
             None => {
                 let records = Records::read(input.ledger).map_err(Error::Ledger)?;
-                let all = input.desired.keys().chain(records.by_key.keys());
-                let all = all.chain(records.open.keys()).chain(&records.unreadable);
-                let keys = all.cloned().collect();
-                let due = input.limits.due().iter().filter_map(|key| self.undone.get(key));
-                let due = due.map(|(key, _)| key.clone()).collect();
+                let keys = (input.desired.keys())
+                    .chain(records.by_key.keys())
+                    .chain(records.open.keys())
+                    .chain(&records.unreadable)
+                    .cloned()
+                    .collect();
+                let due = (input.limits.due().iter())
+                    .filter_map(|key| Some(self.undone.get(key)?.0.clone()))
+                    .collect();
                 (records, keys, due)
             }
         };

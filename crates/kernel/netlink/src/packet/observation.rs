@@ -83,12 +83,12 @@ impl Observation {
     #[must_use]
     pub fn finish(self, complete: Kinds) -> Observed {
         let mut observed = self.observed.with_complete(complete);
-        let status = &observed.link_status;
+        let statuses = &observed.link_status;
         let mut links: Vec<(_, LinkStatus)> = std::mem::take(&mut observed.links)
             .into_iter()
             .map(|link| {
-                let status = status.get(&link.index).copied();
-                (link, status.unwrap_or_default())
+                let status = statuses.get(&link.index).copied().unwrap_or_default();
+                (link, status)
             })
             .collect();
         link::name_peers(&mut links);

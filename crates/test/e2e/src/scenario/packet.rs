@@ -105,8 +105,8 @@ macro_rules! there_and_back {
 macro_rules! alone {
     ($object:expr, $kind:ident, $message:ident) => {{
         let object: $kind = $object;
-        let message = $message::try_from(&Packet::from(object.clone()));
-        let message = message.map_err(|error| format!("{object:?}: {error}"))?;
+        let message = $message::try_from(&Packet::from(object.clone()))
+            .map_err(|error| format!("{object:?}: {error}"))?;
         let read = Packet::<$kind>::try_from(&message).map_err(|error| error.to_string())?;
         if *read.object() != object {
             return Err(format!("{object:?} became {:?}", read.object()));
