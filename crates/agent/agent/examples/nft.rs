@@ -32,6 +32,23 @@ fn nft(scope: &Namespace, command: &str) -> io::Result<String> {
     Err(io::Error::new(kind, said.lines().next().unwrap_or("nft failed").to_owned()))
 }
 
+impl Nft {
+    fn list(&mut self, scope: &Namespace) -> io::Result<BTreeMap<String, String>> {
+        let mut rules = BTreeMap::new();
+        let listed = match nft(scope, &format!("list chain {CHAIN}")) {
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(), // no chain yet
+            listed => listed?,
+        };
+        for line in listed.lines() {
+            let Some((rule, handle)) = line.trim().rsplit_once("\" # handle ") else { continue };
+            let Some((rule, name)) = rule.rsplit_once(" comment \"trueup ") else { continue };
+            rules.insert(name.to_owned(), rule.to_owned());
+            self.handles.insert(name.to_owned(), handle.to_owned());
+        }
+        Ok(rules)
+    }
+}
+
 impl Backend for Nft {
     type Scope = Namespace;
     type Key = String;
@@ -46,18 +63,7 @@ impl Backend for Nft {
         scope: &Namespace,
         _: Keys<'_, String>,
     ) -> io::Result<Observation<String, String>> {
-        let mut rules = BTreeMap::new();
-        let listed = match nft(scope, &format!("list chain {CHAIN}")) {
-            Err(error) if error.kind() == ErrorKind::NotFound => String::new(), // no chain yet
-            listed => listed?,
-        };
-        for line in listed.lines() {
-            let Some((rule, handle)) = line.trim().rsplit_once("\" # handle ") else { continue };
-            let Some((rule, name)) = rule.rsplit_once(" comment \"trueup ") else { continue };
-            rules.insert(name.to_owned(), rule.to_owned());
-            self.handles.insert(name.to_owned(), handle.to_owned());
-        }
-        Ok(rules.into())
+        Ok(self.list(scope)?.into())
     }
 
     fn has_marker(&self, _: &String, _: &String) -> bool {
@@ -66,6 +72,9 @@ impl Backend for Nft {
 
     fn apply(&mut self, scope: &Namespace, change: &Change<String, String>) -> io::Result<()> {
         let name = change.key();
+        if self.list(scope)?.get(name) != change.from() {
+            return Err(ErrorKind::AlreadyExists.into()); // a handle may be another rule's by now
+        }
         let handle = self.handles.get(name).map_or("", |handle| handle);
         let rule = change.to().map(|rule| format!("{rule} comment \"trueup {name}\""));
         let command = match change {

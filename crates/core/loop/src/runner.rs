@@ -196,10 +196,12 @@ impl Inner {
         let mut buffer = Vec::new();
         while let Some((number, due)) = self.turns.next(&mut buffer) {
             let task = lock(&self.tasks).by_number.get(&number).cloned();
-            let turn = AssertUnwindSafe(|| match &task {
-                Some(task) => task.turn(due),
-                None => ControlFlow::Break(()),
-            });
+            // The task is not added yet, and gets a turn once it is; or it has ended.
+            let Some(task) = task else {
+                drop(due);
+                continue;
+            };
+            let turn = AssertUnwindSafe(|| task.turn(due));
             if !matches!(catch_unwind(turn), Ok(ControlFlow::Continue(()))) {
                 let ended = lock(&self.tasks).by_number.remove(&number);
                 // A panic does not affect other tasks.

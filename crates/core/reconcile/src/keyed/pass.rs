@@ -391,21 +391,14 @@ impl<B: Backend> Pass<'_, B> {
         let before = record.and_then(|record| record.ours.as_ref());
         let (from, to) = (change.from(), change.to());
         let ours = match (B::OWNERSHIP, tried, to, now) {
-            // The object on the key is certainly another writer's.
-            (_, Some(Err(failure)), Some(_), Some(_))
-                if from.is_none()
-                    && matches!(failure.class, ErrorClass::Conflict | ErrorClass::DoneAlready) =>
-            {
-                None
-            }
             (Ownership::Key, Some(Ok(())), Some(to), Some(_)) => Some(to.clone()),
-            // It was certainly not deleted, even if its value has changed since it was read.
-            (Ownership::Key, None, None, Some(_)) => before.cloned(),
-            (Ownership::Key, Some(Err(failure)), None, Some(_))
-                if !matches!(failure.class, ErrorClass::Unknown | ErrorClass::DoneAlready) =>
-            {
-                before.cloned()
-            }
+            (.., now) if is_not_made(tried, change) => match now {
+                // Another writer made the object after it was read, even if it is as desired.
+                Some(_) if from.is_none() => None,
+                Some(_) if B::OWNERSHIP == Ownership::Key => before.cloned(),
+                Some(now) => before.filter(|before| B::same(before, now)).cloned(),
+                None => None,
+            },
             _ => settle::<B>(before, from, to, now),
         };
         let otherwise = match (tried, to, now) {
@@ -431,7 +424,8 @@ impl<B: Backend> Pass<'_, B> {
             // Another writer may have made a new one.
             (None, Some(now)) => !is_ours(self.backend, change.key(), now, Some(record)),
         };
-        if is_reached {
+        // What was not tried, and is as desired all the same, another writer has done.
+        if is_reached && tried.is_some() {
             return Outcome::Applied;
         }
         match (tried, change.to(), now) {
@@ -627,4 +621,19 @@ pub(super) fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, String> {
         text.or_else(|| panic.downcast_ref::<String>().cloned())
             .unwrap_or_else(|| "without a message".to_owned())
     })
+}
+
+/// Returns true if a change has certainly not been made: it was not tried, or the backend refused
+/// it as not in effect. A backend that finds a create or an update done already may have made it
+/// itself, unless it read no object before.
+fn is_not_made<K, V>(tried: &Tried, change: &Change<K, V>) -> bool {
+    match tried {
+        None => true,
+        Some(Ok(())) => false,
+        Some(Err(failure)) => match failure.class {
+            ErrorClass::Unknown => false,
+            ErrorClass::DoneAlready => change.from().is_none(),
+            _ => true,
+        },
+    }
 }

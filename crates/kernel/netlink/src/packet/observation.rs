@@ -23,6 +23,8 @@ use crate::codec::{KindCodec as _, forwarding, link};
 #[derive(Clone, Debug, Default)]
 pub struct Observation {
     observed: Observed,
+    /// The kinds with a row that could not be read.
+    unreadable: Kinds,
 }
 
 impl Observation {
@@ -39,6 +41,14 @@ impl Observation {
     ///
     /// If the message lacks the object's identity. The kind is then incomplete.
     pub fn add<M: ObjectMessage>(&mut self, message: &M) -> Result<bool, Error> {
+        let added = self.add_readable(message);
+        if added.is_err() {
+            self.unreadable = self.unreadable.with(M::Object::KIND);
+        }
+        added
+    }
+
+    fn add_readable<M: ObjectMessage>(&mut self, message: &M) -> Result<bool, Error> {
         let body = body_of(message)?;
         let unreadable = |undecodable| Error::unreadable(&undecodable);
         if M::Object::KIND == Kind::Link {
@@ -78,11 +88,12 @@ impl Observation {
         }
     }
 
-    /// Returns the observed state. `complete` lists the kinds whose dumps were added whole. Links
-    /// must be among the dumps, since names resolve against them.
+    /// Returns the observed state. `complete` lists the kinds whose dumps were added whole; kinds
+    /// with an unreadable row are left out. Links must be among the dumps, since names resolve
+    /// against them.
     #[must_use]
     pub fn finish(self, complete: Kinds) -> Observed {
-        let mut observed = self.observed.with_complete(complete);
+        let mut observed = self.observed.with_complete(complete.without(self.unreadable));
         let statuses = &observed.link_status;
         let mut links: Vec<(_, LinkStatus)> = std::mem::take(&mut observed.links)
             .into_iter()

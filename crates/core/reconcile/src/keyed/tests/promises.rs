@@ -32,6 +32,8 @@ struct Texts<const O: u8> {
     changes: Vec<(&'static str, u32)>,
     /// It makes so many changes at once, and forgets the others' results.
     results: Option<usize>,
+    /// Another writer makes these during the first change.
+    theirs: BTreeMap<u32, String>,
 }
 
 impl<const O: u8> Backend for Texts<O> {
@@ -61,6 +63,7 @@ impl<const O: u8> Backend for Texts<O> {
     fn apply(&mut self, (): &(), change: &Change<u32, String>) -> io::Result<()> {
         let key = *change.key();
         self.changes.push((change.action(), key));
+        self.texts.append(&mut self.theirs);
         if self.panics.contains(&key) {
             resume_unwind(Box::new("a bug"));
         }
@@ -241,6 +244,37 @@ fn a_missing_result_is_an_unknown_one() {
     // The subsystem shows that the first was made.
     assert_eq!(report.applied().map(|op| *op.change.key()).collect::<Vec<_>>(), [1]);
     assert_eq!(report.failed().next().unwrap().1.class, ErrorClass::Unknown);
+}
+
+/// Another writer makes an object as it is declared, after it was read as missing.
+fn theirs_as_declared<const O: u8>(is_refused: bool) {
+    let (mut source, mut ledger) = new::<O>();
+    let desired = declared(&[(1, "one"), (2, "two")]);
+    source.backend.theirs.insert(2, "two".to_owned());
+    if is_refused {
+        source.backend.refuses.insert(2);
+        pass(&mut source, &mut ledger, &desired, full());
+    } else {
+        // The time is over after the first change.
+        let left = std::cell::Cell::new(3);
+        let goes_on = || left.replace(left.get() - 1) > 1;
+        let report =
+            pass(&mut source, &mut ledger, &desired, full().with_should_continue(&goes_on));
+        assert!(report.is_truncated());
+    }
+    assert_eq!(source.backend.texts.get(&2).unwrap(), "two");
+    source.backend.changes.clear();
+    assert!(pass(&mut source, &mut ledger, &desired, full()).converged());
+    assert!(pass(&mut source, &mut ledger, &declared(&[]), full()).converged());
+    assert_eq!(source.backend.changes, [("delete", 1)]);
+}
+
+#[test]
+fn another_writers_object_as_declared_stays_foreign_if_ours_was_not_made() {
+    for is_refused in [true, false] {
+        theirs_as_declared::<BY_VALUE>(is_refused);
+        theirs_as_declared::<BY_KEY>(is_refused);
+    }
 }
 
 #[test]
