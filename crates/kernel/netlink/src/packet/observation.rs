@@ -93,7 +93,8 @@ impl Observation {
     /// against them.
     #[must_use]
     pub fn finish(self, complete: Kinds) -> Observed {
-        let mut observed = self.observed.with_complete(complete.without(self.unreadable));
+        let complete = self.unreadable.into_iter().fold(complete, Kinds::without);
+        let mut observed = self.observed.with_complete(complete);
         let statuses = &observed.link_status;
         let mut links: Vec<(_, LinkStatus)> = std::mem::take(&mut observed.links)
             .into_iter()
