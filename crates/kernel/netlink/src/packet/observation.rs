@@ -92,8 +92,10 @@ impl Observation {
     /// with an unreadable row are left out. Links must be among the dumps, since names resolve
     /// against them.
     #[must_use]
-    pub fn finish(self, complete: Kinds) -> Observed {
-        let complete = self.unreadable.into_iter().fold(complete, Kinds::without);
+    pub fn finish(self, mut complete: Kinds) -> Observed {
+        each_kind!(K => if self.unreadable.contains(K::KIND) {
+            complete = complete.without(K::KIND);
+        });
         let mut observed = self.observed.with_complete(complete);
         let statuses = &observed.link_status;
         let mut links: Vec<(_, LinkStatus)> = std::mem::take(&mut observed.links)
