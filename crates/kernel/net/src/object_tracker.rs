@@ -15,7 +15,7 @@ use crate::devices::{Devices, Names};
 use crate::each_kind;
 use crate::key_states::KeyStates;
 use crate::kinds::{
-    Authored, Kind, Kinds, Object, ObjectKey, ObjectKind as _, OfKind, Rule, RuleAction,
+    Authored, Kind, Kinds, LostRoutes, Object, ObjectKey, ObjectKind as _, OfKind, Rule, RuleAction,
 };
 use crate::ownership::Policy;
 use crate::routes::Routes;
@@ -110,8 +110,20 @@ impl ObjectTracker {
                         ObjectKey::Rule(other) if is_beside(rule, other) => Some(other),
                         _ => None,
                     })
-                    .any(|other| other.protocol == rule.protocol),
-                key => !self.foreign.contains(key),
+                    // An equal one may serve in the place of ours.
+                    .any(|other| {
+                        let ours = rule.as_ref().clone().with_protocol(other.protocol);
+                        other.protocol == rule.protocol || **other == ours
+                    }),
+                // A lost route is shown by a read alone: no announcement says that it is back.
+                key => {
+                    let there = self.states.there(key).unwrap_or_default();
+                    let has_lost = there.iter().any(|object| match object {
+                        Object::Address(address) => address.lost != LostRoutes::None,
+                        _ => false,
+                    });
+                    !has_lost && !self.foreign.contains(key)
+                }
             }
     }
 

@@ -191,11 +191,24 @@ impl Baseline {
             Some(None) => news.is_read_needed = true,
             None => {}
         }
+        if self.objects.as_ref().is_some_and(|objects| waits_for_device(objects, &single.others)) {
+            return (facts, everything);
+        }
         // The announcement of an own write may be all that has happened.
         let is_some_known = !single.routes.is_empty()
             || !single.others.is_empty()
             || !dirty.objects.is_empty() && news.part == DirtyPart::default();
-        let is_ground_firm = !dirty.links && dirty.addresses.is_empty() && dirty.routes.is_empty();
+        // Another writer's neighbour or rule, announced without its key, may be on one of these.
+        let are_keys_ours =
+            single.others.is_empty() || dirty.neighbours.is_empty() && dirty.rules.is_empty();
+        // The subnet of a new address may be that of one in place, which only a read shows.
+        let are_routes_free =
+            single.routes.is_empty() || single.others.iter().all(|key| key.kind() != Kind::Address);
+        let is_ground_firm = !dirty.links
+            && dirty.addresses.is_empty()
+            && dirty.routes.is_empty()
+            && are_keys_ours
+            && are_routes_free;
         let facts = Facts {
             is_part_known: true,
             are_nexthops_due: news.are_nexthops_due,
@@ -420,6 +433,21 @@ impl Baseline {
     fn relevant_names(&self) -> impl Iterator<Item = (&u32, &IfName)> {
         self.names.iter().filter(|(_, name)| self.relevant.contains(*name))
     }
+}
+
+/// Returns true if a neighbour among the keys may be on its way to a device that is missing: then
+/// it stays until that one is there, which only a plan over everything shows.
+fn waits_for_device(objects: &ObjectTracker, keys: &BTreeSet<ObjectKey>) -> bool {
+    keys.iter().any(|key| {
+        let ObjectKey::Neighbour(key) = key else { return false };
+        objects.states.parked_keys().any(|parked| match parked {
+            ObjectKey::Neighbour(parked) => {
+                parked.dev.as_index().is_none()
+                    && (parked.dst, parked.proxy) == (key.dst, key.proxy)
+            }
+            _ => false,
+        })
+    })
 }
 
 /// A kind whose foreign objects may satisfy desired ones, so that their removal matters.

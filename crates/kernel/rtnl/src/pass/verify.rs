@@ -154,6 +154,8 @@ fn echoed(round: &mut Round) -> Option<Echoed> {
     let Round { plan, outcomes } = round;
     let mut echoed = std::mem::take(&mut outcomes.echoed);
     let mut there = Vec::new();
+    let undone: BTreeSet<ObjectKey> =
+        outcomes.undone.iter().filter_map(|at| Some(plan.ops.get(*at)?.object.key())).collect();
     for (at, op) in plan.ops.iter().enumerate() {
         if outcomes.undone.contains(&at) && !has_surprise(op, &outcomes.outcomes[at]) {
             continue;
@@ -170,6 +172,10 @@ fn echoed(round: &mut Round) -> Option<Echoed> {
         }
         if op.action != Action::Delete {
             there.push(object);
+        }
+        // Of a recreation only one half was done: the object is neither as before nor as desired.
+        if undone.contains(&op.object.key()) {
+            return None;
         }
     }
     let mut at = 0..;

@@ -113,6 +113,8 @@ trueup_testkit::kernel_tests![
     single::an_object_that_another_writer_changed_is_back_without_a_dump,
     single::a_writers_object_on_a_new_key_is_a_conflict_and_stays,
     single::a_writers_object_that_served_is_not_changed_with_the_declaration,
+    single::a_neighbour_that_another_writer_took_over_is_not_changed,
+    single::a_rule_that_serves_is_adopted,
     single::one_refused_object_is_left_and_holds_up_no_other,
     single::after_a_loss_of_announcements_everything_is_read,
     single::own_writes_that_are_announced_without_their_port_are_no_news,

@@ -196,6 +196,45 @@ pub(crate) fn a_writers_object_on_a_new_key_is_a_conflict_and_stays() {
     single.is_in_place_after_a_full_pass();
 }
 
+/// Another writer takes over our neighbour just before its declaration changes, or after it has
+/// changed it with our protocol. The kernel announces it while nothing was planned yet.
+pub(crate) fn a_neighbour_that_another_writer_took_over_is_not_changed() {
+    let mut single = Single::settled();
+    let [first, second] = [50, 52].map(|number| neighbour(number, 1));
+    for dst in [first.dst, second.dst].map(|dst| dst.to_string()) {
+        ip(&["neigh", "replace", &dst, "lladdr", "02:00:00:00:00:08", "dev", "up0"]);
+        let theirs = ["lladdr", "02:00:00:00:00:09", "dev", "up0", "protocol", "static"];
+        ip(&[&["neigh", "replace", &dst][..], &theirs].concat());
+    }
+    let declared = single.agent.desired.neighbours.as_mut().unwrap();
+    declared.remove(&first.canonical_key());
+    for extent in [Extent::Dirty, Extent::Dirty, Extent::Everything] {
+        single.agent.source.drain().unwrap();
+        let report = single.agent.pass(extent);
+        assert_eq!(report.conflicts().len(), 1, "{}", describe(&report));
+        assert_eq!(neighbours("02:00:00:00:00:09"), 2, "{}", describe(&report));
+    }
+}
+
+/// An equal rule of another writer serves in the place of ours. If it is adopted, it is written.
+pub(crate) fn a_rule_that_serves_is_adopted() {
+    uplinks(1);
+    ip(&["rule", "add", "priority", "1050", "table", "100", "protocol", "static"]);
+    let faults = Faults::over(Namespace::current());
+    Snapshot::settled();
+    let mut single = Single { agent: Agent::declaring(faults.namespace(), many()), faults };
+    single.rest();
+    assert_eq!(shown(&["rule", "show"], "1050:"), 1);
+    let rules = single.agent.desired.rules.as_mut().unwrap();
+    rules.adopt(rule(50, 100).canonical_key());
+    single.rest();
+    let rules = single.agent.desired.rules.as_mut().unwrap();
+    rules.remove(&rule(50, 100).canonical_key());
+    single.rest();
+    assert_eq!(shown(&["rule", "show"], "1050:"), 0, "it was ours");
+    single.is_in_place();
+}
+
 impl Single {
     fn is_in_place_after_a_full_pass(&mut self) {
         let report = self.agent.pass(Extent::Everything);
