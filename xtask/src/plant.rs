@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use crate::programs::{self, Program};
 use crate::tools::{
-    Result, at, entries, files, joined, need_ip, output, read, root, run_within, write,
+    Result, at, entries, files, joined, need_for_tests, output, read, root, run_within, write,
 };
 
 const PLANTS: &str = "crates/test/e2e/plants";
@@ -108,7 +108,7 @@ impl Part {
 
     /// Runs the part. Returns the result in one line; a fault that is not noticed is an error.
     fn run(&self) -> Result<String> {
-        need_ip()?;
+        need_for_tests()?;
         let tree = root().join("target/plant/tree");
         copy_tree(&tree)?;
         match self {

@@ -14,7 +14,7 @@ use clap::builder::PossibleValuesParser;
 use self::record::Record;
 use crate::programs::{self, Program};
 use crate::steps::Steps;
-use crate::tools::{self, QEMU, Result, need_ip, output, root, run_and_show};
+use crate::tools::{self, QEMU, Result, need_for_tests, output, root, run_and_show};
 use crate::{counts, deny, etcd, fuzz, mutants, package, plant, vm};
 
 /// A step, selected by its name.
@@ -230,7 +230,7 @@ pub(crate) struct Options {
 
 /// Runs the selected steps, except the parts that have succeeded on this commit.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    need_ip()?;
+    need_for_tests()?;
     let record = Record::open(&code_commit()?, options.anew)?;
     let proof = Proof {
         built: Built::default(),

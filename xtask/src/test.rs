@@ -12,13 +12,13 @@ use std::thread;
 use crate::programs::{self, Count, Program, workspace};
 use crate::steps::Steps;
 use crate::tools::{
-    self, QEMU, Result, cargo, need_component, need_ip, run_and_show, show_and_run,
+    self, QEMU, Result, cargo, need_component, need_for_tests, run_and_show, show_and_run,
 };
 use crate::{api, etcd, scenarios, vm};
 
 /// Runs all steps; with `--kernel` also on another kernel, in a virtual machine, at the same time.
 pub(crate) fn run(kernel: Option<String>) -> Result<()> {
-    need_ip()?;
+    need_for_tests()?;
     // If etcd cannot be installed, the tests that need it are skipped, and the output says so.
     if tools::can_install() {
         tools::need(&[QEMU])?;

@@ -187,6 +187,19 @@ pub(crate) const IP: Tool = Tool { program: "ip", package: "iproute2" };
 /// Runs the guests of `cargo xtask vm` and of `examples/guests`.
 pub(crate) const QEMU: Tool = Tool { program: "qemu-system-x86_64", package: "qemu-system-x86" };
 
+/// The programs that tests of the kernel start, here and in guests.
+pub(crate) const FOR_TESTS: [Tool; 3] = [
+    IP,
+    Tool { program: "bridge", package: "iproute2" },
+    Tool { program: "nft", package: "nftables" },
+];
+
+/// Makes sure that the programs that tests start are installed.
+pub(crate) fn need_for_tests() -> Result<()> {
+    need(&FOR_TESTS)?;
+    need_ip()
+}
+
 /// Makes sure that `ip` is installed, and in PATH, where the tests look for it.
 pub(crate) fn need_ip() -> Result<()> {
     need(&[IP])?;

@@ -21,18 +21,17 @@ use std::time::Instant;
 use clap::builder::PossibleValuesParser;
 
 use crate::programs::Program;
-use crate::tools::{self, IP, QEMU, Result, Tool, at, joined, root, write};
+use crate::tools::{self, QEMU, Result, Tool, at, joined, root, write};
 pub(crate) use boot::Accel;
 use programs::Programs;
 use ran::Ran;
 
-const TOOLS: [Tool; 6] = [
+const TOOLS: [Tool; 5] = [
     QEMU,
     Tool { program: "objcopy", package: "binutils" },
     Tool { program: "busybox", package: "busybox-static" },
     Tool { program: "depmod", package: "kmod" },
     Tool { program: "dpkg-deb", package: "dpkg" },
-    IP,
 ];
 
 /// The column of the running kernel.
@@ -90,7 +89,8 @@ pub(crate) fn need() -> Result<()> {
     if !cfg!(target_arch = "x86_64") {
         return Err("the kernel packages are for x86-64, which this machine is not".to_owned());
     }
-    tools::need(&TOOLS)
+    tools::need(&TOOLS)?;
+    tools::need_for_tests()
 }
 
 /// Returns the directory of packages, images and logs.

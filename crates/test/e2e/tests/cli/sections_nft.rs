@@ -128,7 +128,7 @@ pub(crate) fn rules_of_a_section_are_kept_among_foreign_ones() {
 pub(crate) fn a_rule_of_a_section_that_is_stored_otherwise_is_written_once() {
     let desk = Desk::new();
     let wrapper = Wrapper::new(&desk);
-    desk.declare(&[("ssh", "tcp dport ssh accept")]);
+    desk.declare(&[("ssh", "tcp dport 0x16 accept")]);
     let begun = Instant::now();
     for _restart in 0..2 {
         let looks = wrapper.calls("list chain");
