@@ -12,13 +12,13 @@ use trueup_diff::Revision;
 use crate::collection::{Collection, Keyed as _};
 use crate::desired::{Desired, NexthopMode};
 use crate::devices::{Devices, Names};
-use crate::each_kind;
 use crate::key_states::KeyStates;
 use crate::kinds::{
     Authored, Kind, Kinds, LostRoutes, Object, ObjectKey, ObjectKind as _, OfKind, Rule, RuleAction,
 };
 use crate::ownership::Policy;
 use crate::routes::Routes;
+use crate::{each_kind, with_object};
 
 /// The most rules of one priority that a plan for one of them covers.
 const COMPANIONS: usize = 256;
@@ -128,7 +128,7 @@ impl ObjectTracker {
     }
 
     /// Takes in an announcement: the object as the kernel holds it now, or `None` if it is deleted.
-    /// Returns false if nothing is to be planned, since the kernel is as desired.
+    /// Returns false if only a read shows what is to be done.
     pub fn announce(
         &mut self,
         key: &ObjectKey,
@@ -137,6 +137,29 @@ impl ObjectTracker {
         devices: &Devices,
         policy: &Policy,
     ) -> bool {
+        if !self.tracks(key.kind()) {
+            return false;
+        }
+        let is_foreign = match (as_rule(key), object) {
+            // The protocol is part of its key.
+            (Some(rule), _) => rule.protocol != policy.marker,
+            (None, Some(object)) => !is_ours(object, policy),
+            (None, None) => self.foreign.contains(key),
+        };
+        if is_foreign {
+            match object {
+                Some(_) => drop(self.foreign.insert(key.clone())),
+                None => drop(self.foreign.remove(key)),
+            }
+            let ours = match as_rule(key) {
+                Some(rule) => ObjectKey::Rule(Box::new(rule.clone().with_protocol(policy.marker))),
+                None => key.clone(),
+            };
+            // It may have replaced ours, served in its place, or been in its way.
+            return wanted(desired, &ours, devices, policy).is_none()
+                && self.states.there(&ours).is_none();
+        }
+        self.foreign.remove(key);
         let wanted = wanted(desired, key, devices, policy);
         let is_as_desired = match (wanted, object) {
             (None, None) => true,
@@ -146,10 +169,10 @@ impl ObjectTracker {
             (None, Some(_)) | (Some(_), None) => false,
         };
         if is_as_desired && self.states.there(key).is_none() {
-            return false;
+            return true;
         }
         self.states.mark(key.clone(), object.cloned().into_iter().collect());
-        true
+        self.is_known(key)
     }
 
     /// Returns the keys to plan for: the dirty ones, and those that a plan must see along with
@@ -234,6 +257,11 @@ fn names<'a>(devices: &'a Devices, policy: &Policy) -> Names<'a> {
         marker: policy.marker,
         rules_have_protocol: !policy.unstored.contains(Kind::Rule),
     }
+}
+
+/// Returns true if an object has our marker, and is not the kernel's own.
+fn is_ours(object: &Object, policy: &Policy) -> bool {
+    object.protocol() == policy.marker && with_object!(object, object => object.can_be_ours())
 }
 
 fn as_rule(key: &ObjectKey) -> Option<&Rule> {

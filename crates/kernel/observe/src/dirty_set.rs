@@ -35,9 +35,9 @@ pub struct DirtySet {
     pub neighbours: BTreeSet<u32>,
     /// The rules of these families.
     pub rules: BTreeSet<Family>,
-    /// Single addresses, neighbours and rules with our protocol, each as the kernel announced it
-    /// last, or `None` if it was deleted. Others on their devices, and in their families, are not
-    /// dirty.
+    /// Single addresses of ours, and single neighbours and rules of any writer, each as the kernel
+    /// announced it last, or `None` if it was deleted. Others on their devices, and in their
+    /// families, are not dirty.
     pub objects: BTreeMap<ObjectKey, Option<Object>>,
     /// All routes of these families.
     pub routes: BTreeSet<Family>,

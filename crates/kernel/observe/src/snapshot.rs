@@ -108,19 +108,25 @@ impl Observer {
         Ok(snapshot)
     }
 
-    /// Reads the single object with a key, by a request of its own.
+    /// Reads the single object with the key of `like`, by a request of its own. `links` are the
+    /// namespace's, read before.
     ///
     /// # Errors
     ///
     /// The same as [`snapshot`](Self::snapshot).
-    pub fn single(&mut self, like: &Object) -> Result<SingleRead, Error> {
+    pub fn single(&mut self, like: &Object, links: &[Link]) -> Result<SingleRead, Error> {
         with_object!(like, like: K => {
             let mut request = Vec::new();
             if !like.encode_query(&mut request).unwrap_or(false) {
                 return Ok(SingleRead::Unsupported);
             }
             match self.socket.query(&request, |message| K::decode(message.body)) {
-                Ok(Ok(Some(object))) => Ok(SingleRead::Found(object.into())),
+                Ok(Ok(Some(object))) => {
+                    let mut found = vec![object];
+                    K::complete(&mut found, links);
+                    let found = found.pop().map(Object::from);
+                    Ok(found.map_or(SingleRead::Absent, SingleRead::Found))
+                }
                 Ok(_) => Ok(SingleRead::Unsupported),
                 Err(error) if error.errno() == Some(K::ABSENT) => Ok(SingleRead::Absent),
                 Err(error) => Err(error),

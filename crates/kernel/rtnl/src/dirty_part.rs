@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trueup_net::{Desired, Family, IfName, Kind, ObjectKey, Plan, RouteKey, with_object};
+use trueup_net::{
+    Desired, Dev, Devices, Family, IfName, Kind, ObjectKey, Plan, RouteKey, with_object,
+};
 use trueup_observe::DirtySet;
 
 use crate::ownership::record_key::{Location, SourceKind};
@@ -22,11 +24,11 @@ pub(crate) struct DirtyPart {
 }
 
 impl DirtyPart {
-    /// Returns the part with all dirty objects, or `None` if only a full pass will do. `names` are
-    /// the interfaces of the last pass. Foreign objects on keys that do not matter are ignored.
+    /// Returns the part with all dirty objects, or `None` if only a full pass will do. `known` are
+    /// the devices of the last pass. Foreign objects on keys that do not matter are ignored.
     pub(crate) fn of(
         dirty: &DirtySet,
-        names: &BTreeMap<u32, IfName>,
+        known: &Devices,
         matters: impl Fn(&RouteKey) -> bool,
     ) -> Option<DirtyPart> {
         if dirty.everything {
@@ -34,7 +36,7 @@ impl DirtyPart {
         }
         let devices = dirty.addresses.union(&dirty.neighbours);
         // A new interface may have objects with our marker.
-        let named = devices.map(|index| Some((*index, *names.get(index)?)));
+        let named = devices.map(|index| Some((*index, *known.name(Dev::index(*index))?)));
         let mut part = DirtyPart {
             devices: named.collect::<Option<_>>()?,
             rules: dirty.rules.clone(),
@@ -51,12 +53,12 @@ impl DirtyPart {
         Some(part)
     }
 
-    pub(crate) fn add(&mut self, location: Location, names: &BTreeMap<u32, IfName>) {
+    pub(crate) fn add(&mut self, location: Location, known: &Devices) {
         match location {
             Location::Link | Location::Nexthops | Location::Device(None) => {}
             Location::Device(Some(name)) => {
-                let named = names.iter().filter(|(_, known)| **known == name);
-                self.devices.extend(named.map(|(index, name)| (*index, *name)));
+                let index = known.dev(&name).and_then(Dev::as_index);
+                self.devices.extend(index.map(|index| (index, name)));
             }
             Location::Rules(family) => drop(self.rules.insert(family)),
             Location::Route(key) => self.add_table(key.dst.family(), key.table),
@@ -93,10 +95,10 @@ impl DirtyPart {
     }
 
     /// Adds the surroundings of an address, a neighbour or a rule.
-    pub(crate) fn add_object(&mut self, key: &ObjectKey, names: &BTreeMap<u32, IfName>) {
+    pub(crate) fn add_object(&mut self, key: &ObjectKey, known: &Devices) {
         match Surroundings::of(key) {
             Surroundings::Device(index) => {
-                let named = index.and_then(|index| Some((index, *names.get(&index)?)));
+                let named = index.and_then(|it| Some((it, *known.name(Dev::index(it))?)));
                 self.devices.extend(named);
             }
             Surroundings::Rules(family) => drop(self.rules.insert(family)),

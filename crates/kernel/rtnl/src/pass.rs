@@ -18,7 +18,10 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use trueup_net::internal::{Resolution, RouteDependencies, Tracker};
-use trueup_net::{Desired, Devices, Kinds, Op, Owned, Policy, RouteKey, Routes};
+use trueup_net::{
+    Action, Desired, Devices, IfName, Kinds, Neighbour, NeighbourKey, Op, Owned, Plan, Policy,
+    RouteKey, Routes,
+};
 use trueup_observe::{DirtySet, Observer, Snapshot};
 use trueup_reconcile::{Ledger, OpKey, PassLimits};
 
@@ -341,7 +344,25 @@ impl<'a> Pass<'a> {
     /// Returns true if a plan affects objects beyond the keys.
     fn is_exceeded_by(&self, next: &PassPlan) -> bool {
         !self.is_over_everything()
-            && (next.seen.moves_routes || crate::dirty_part::exceeds_part(&next.plan))
+            && (next.seen.moves_routes
+                || crate::dirty_part::exceeds_part(&next.plan)
+                || self.has_neighbour_to_keep(&next.plan))
+    }
+
+    /// Returns true if a plan deletes a neighbour that is to move to a missing device. It stays
+    /// until the device is there, which only a plan over everything shows.
+    fn has_neighbour_to_keep(&self, plan: &Plan) -> bool {
+        let deletes = plan.ops.iter().filter(|op| op.action == Action::Delete);
+        let mut going = deletes.filter_map(|op| <&Neighbour>::try_from(&op.object).ok()).peekable();
+        let declared = self.desired.neighbours.as_ref().filter(|_| going.peek().is_some());
+        let Some((declared, before)) = declared.zip(self.baseline.as_ref()) else {
+            return false;
+        };
+        let missing = before.missing_devices(&self.wanted);
+        going.any(|neighbour| {
+            let on = |dev: &IfName| NeighbourKey::new(*dev, neighbour.dst, neighbour.proxy);
+            missing.iter().any(|dev| declared.contains(&on(dev)))
+        })
     }
 
     /// Returns the tracker, if it knows the routes' nexthop objects.

@@ -63,10 +63,11 @@ impl Round {
         self.outcomes.outcomes.iter().any(is_refusal)
     }
 
-    /// Returns the objects whose creation was refused because they existed already as desired:
-    /// `left`, the plan after this round, has no op on them.
+    /// Returns the objects that existed already as desired when they were to be created: `left`,
+    /// the plan after this round, has no op on them.
     pub(crate) fn redundant_creates(&self, left: &Plan) -> Vec<Object> {
-        if !self.has_refusal() {
+        let found = &self.outcomes.found_existing;
+        if found.is_empty() && !self.has_refusal() {
             return Vec::new();
         }
         let open: BTreeSet<_> = left
@@ -77,8 +78,11 @@ impl Round {
             .map(Object::key)
             .collect();
         self.ops()
-            .filter(|done| is_refusal(done.outcome) && !open.contains(&done.op.object.key()))
-            .map(|done| done.op.object.clone())
+            .enumerate()
+            .filter(|(at, done)| is_refusal(done.outcome) || found.contains(at))
+            .map(|(_, done)| &done.op.object)
+            .filter(|object| !open.contains(&object.key()))
+            .cloned()
             .collect()
     }
 

@@ -189,12 +189,45 @@ fn an_announcement_of_the_desired_object_leaves_nothing_to_plan() {
     let announce = |tracker: &mut ObjectTracker, object: Option<&Object>| {
         tracker.announce(&ours.key(), object, &desired, &devices(), &policy())
     };
-    assert!(!announce(&mut tracker, Some(&ours)));
+    assert!(announce(&mut tracker, Some(&ours)));
+    assert_eq!(tracker.states.dirty_keys().next(), None);
     assert!(announce(&mut tracker, None));
     assert!(announce(&mut tracker, Some(&object(1, 1, 2))));
     let other = object(1, 2, 1).key();
-    assert!(!tracker.announce(&other, None, &desired, &devices(), &policy()));
+    assert!(tracker.announce(&other, None, &desired, &devices(), &policy()));
     assert_eq!(tracker.states.dirty_keys().collect::<Vec<_>>(), [&ours.key()]);
+}
+
+#[test]
+fn only_a_read_shows_what_to_do_where_another_writers_object_was_or_is() {
+    let desired = Desired::default()
+        .with_addresses([address(1, 1)])
+        .with_neighbours([neighbour(1, 1)])
+        .with_rules([rule(0, 1)]);
+    let mut tracker = ObjectTracker::in_sync(&desired, Kinds::ALL);
+    let mut announce = |key: &ObjectKey, object: Option<&Object>| {
+        let is_known = tracker.announce(key, object, &desired, &devices(), &policy());
+        assert_eq!(tracker.states.dirty_keys().next(), None);
+        is_known
+    };
+    let theirs = |object: Object| match object {
+        Object::Rule(rule) => Object::from(rule.with_protocol(4)),
+        Object::Neighbour(neighbour) => neighbour.with_protocol(4).into(),
+        other => panic!("{other:?}"),
+    };
+    for kind in [1, 2] {
+        // On a key of ours, or equal to a rule of ours.
+        let there = theirs(object(kind, 2 - kind, 1));
+        assert!(!announce(&there.key(), Some(&there)));
+        assert!(!announce(&there.key(), None));
+        // On another key.
+        let there = theirs(object(kind, 4, 1));
+        assert!(announce(&there.key(), Some(&there)));
+        assert!(announce(&there.key(), None));
+    }
+    let mut cache = neighbour(3, 1).resolve(&names(&devices(), &policy())).unwrap();
+    cache.state = crate::kinds::NeighbourState::Dynamic;
+    assert!(announce(&Object::from(cache.clone()).key(), Some(&cache.into())));
 }
 
 #[test]

@@ -149,7 +149,10 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
         hand.delete_neighbour(ONE, gateway);
         names(monitor, "a neighbour without a protocol is gone", |_| {});
         hand.neighbour(ONE, gateway, THEIRS);
-        names(monitor, "a neighbour of theirs", neighbour);
+        names(monitor, "a neighbour of theirs", |it| {
+            let there = Object::from(hand::neighbour(ONE, gateway, THEIRS));
+            it.objects.insert(there.key(), Some(there));
+        });
         hand.delete_neighbour(ONE, gateway);
         drained(monitor);
         hand.neighbour(OTHER, gateway, THEIRS);

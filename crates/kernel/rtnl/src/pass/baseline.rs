@@ -19,7 +19,7 @@ use super::plan::PassPlan;
 use crate::dirty_part::DirtyPart;
 use crate::history::{History, UndonePlace};
 use crate::key::ObjectId;
-use crate::ownership::record_key::{Location, link_names};
+use crate::ownership::record_key::Location;
 use crate::{Options, key};
 
 /// With more foreign routes on our keys than this, every foreign route matters.
@@ -31,8 +31,8 @@ pub(crate) struct Baseline {
     pub(crate) options: Options,
     /// The links in the namespace.
     pub(super) links: Vec<Link>,
-    /// The links' names, by index.
-    pub(crate) names: BTreeMap<u32, IfName>,
+    /// The links' names.
+    devices: Devices,
     /// The interfaces that matter, by name.
     relevant: BTreeSet<IfName>,
     /// The dependencies of our routes.
@@ -84,10 +84,17 @@ impl Baseline {
         let is_everything = pass.is_over_everything();
         let known = before.as_mut().and_then(|before| before.tracker.take());
         let known_objects = before.as_mut().and_then(|before| before.objects.take());
-        let names = match &mut before {
+        let devices = match &mut before {
             // The links are the last pass's.
-            Some(before) if pass.mode.read == Read::Nothing => std::mem::take(&mut before.names),
-            _ => link_names(&last.seen.snapshot.observed),
+            Some(before) if pass.mode.read == Read::Nothing => std::mem::take(&mut before.devices),
+            _ => Devices::of(
+                last.seen
+                    .snapshot
+                    .observed
+                    .links
+                    .iter()
+                    .map(|link| (Dev::index(link.index), link.name)),
+            ),
         };
         let links = std::mem::take(&mut last.seen.snapshot.observed.links);
         let last = &*last;
@@ -104,7 +111,7 @@ impl Baseline {
                 }
                 Baseline {
                     links,
-                    names,
+                    devices,
                     foreign,
                     tracker,
                     objects,
@@ -119,10 +126,11 @@ impl Baseline {
                 Baseline {
                     options: pass.options.clone(),
                     links,
-                    names,
+                    devices,
                     relevant: pass.desired.device_names(),
                     dependencies: held.map(|held| held.dependencies).unwrap_or_default(),
-                    unmarked: pass.policy.by_ledger,
+                    // An equal rule of another writer may serve in the place of a new one.
+                    unmarked: pass.policy.by_ledger.with(Kind::Rule),
                     foreign,
                     tracker,
                     objects,
@@ -175,10 +183,10 @@ impl Baseline {
         // Without a subscription there is no baseline.
         let (facts, everything) = Mode::everything(desired, true);
         let mut dirty = dirty.clone();
-        let known = self.objects.as_ref();
-        dirty.coarsen(|key| known.is_some_and(|it| it.is_known(key)) && self.has_device(key));
+        let unknown = self.announce(&dirty, desired, policy);
+        dirty.coarsen(|key| !unknown.contains(key));
         let dirty = &dirty;
-        let Some(mut news) = self.take_news(history, desired, options, dirty, due, policy) else {
+        let Some(mut news) = self.take_news(history, desired, options, dirty, due) else {
             return (facts, everything);
         };
         let tracker = self.tracker.as_ref().filter(|_| desired.routes.is_some());
@@ -191,23 +199,18 @@ impl Baseline {
             Some(None) => news.is_read_needed = true,
             None => {}
         }
-        if self.objects.as_ref().is_some_and(|objects| waits_for_device(objects, &single.others)) {
-            return (facts, everything);
-        }
         // The announcement of an own write may be all that has happened.
         let is_some_known = !single.routes.is_empty()
             || !single.others.is_empty()
             || !dirty.objects.is_empty() && news.part == DirtyPart::default();
-        // Another writer's neighbour or rule, announced without its key, may be on one of these.
-        let are_keys_ours =
-            single.others.is_empty() || dirty.neighbours.is_empty() && dirty.rules.is_empty();
         // The subnet of a new address may be that of one in place, which only a read shows.
         let are_routes_free =
             single.routes.is_empty() || single.others.iter().all(|key| key.kind() != Kind::Address);
         let is_ground_firm = !dirty.links
             && dirty.addresses.is_empty()
+            && dirty.neighbours.is_empty()
+            && dirty.rules.is_empty()
             && dirty.routes.is_empty()
-            && are_keys_ours
             && are_routes_free;
         let facts = Facts {
             is_part_known: true,
@@ -215,10 +218,7 @@ impl Baseline {
             are_routes_assigned: tracker.is_some_and(Tracker::has_objects),
             are_routes_due: news.part.has_routes(),
             are_keys_tracked: !news.is_read_needed && is_ground_firm && is_some_known,
-            are_keys_alone: !news.is_shared
-                && dirty.tables.is_empty()
-                && dirty.rules.is_empty()
-                && dirty.neighbours.is_empty(),
+            are_keys_alone: !news.is_shared && dirty.tables.is_empty(),
             ..facts
         };
         (facts, Mode::decide(facts, news.part, single))
@@ -231,24 +231,38 @@ impl Baseline {
         objects: &ObjectTracker,
         desired: &Desired,
     ) -> Option<(BTreeSet<ObjectKey>, Devices)> {
-        let is_idle = objects.states.dirty_keys().next().is_none();
-        let devices = if is_idle { Devices::default() } else { self.devices() };
-        let keys = objects.keys(desired, &devices)?;
+        let keys = objects.keys(desired, &self.devices)?;
         let of_keys = keys.iter().filter_map(device_of);
-        let named = of_keys.filter_map(|dev| Some((dev, *devices.name(dev)?)));
-        let devices = Devices::of(named);
+        let devices = Devices::of(of_keys.filter_map(|dev| Some((dev, *self.devices.name(dev)?))));
         keys.iter().all(|key| objects.is_known(key)).then_some((keys, devices))
     }
 
-    /// Returns true if an object is on no device, or on one of the last pass's.
-    fn has_device(&self, key: &ObjectKey) -> bool {
-        let index = device_of(key).map(|dev| dev.as_index());
-        index.is_none_or(|index| index.is_some_and(|index| self.names.contains_key(&index)))
+    /// Has the tracker take in the announced objects. Returns the keys on which only a read shows
+    /// what is to be done.
+    fn announce(
+        &mut self,
+        dirty: &DirtySet,
+        desired: &Desired,
+        policy: &Policy,
+    ) -> BTreeSet<ObjectKey> {
+        let Baseline { objects, devices, .. } = self;
+        let mut is_known = |key: &ObjectKey, object: &Option<Object>| {
+            let objects = objects.as_mut().filter(|_| is_on_any(devices, key));
+            objects.is_some_and(|objects| {
+                objects.announce(key, object.as_ref(), desired, devices, policy)
+            })
+        };
+        let unknown = dirty.objects.iter().filter(|(key, object)| !is_known(key, object));
+        unknown.map(|(key, _)| key.clone()).collect()
     }
 
-    /// Returns the last pass's devices.
-    fn devices(&self) -> Devices {
-        Devices::of(self.names.iter().map(|(index, name)| (Dev::index(*index), *name)))
+    /// Returns the interfaces that matter and did not exist, or are named by `wanted` for the
+    /// first time.
+    pub(super) fn missing_devices(&self, wanted: &Desired) -> BTreeSet<IfName> {
+        let mut missing = wanted.device_names();
+        missing.extend(&self.relevant);
+        missing.retain(|name| self.devices.dev(name).is_none());
+        missing
     }
 
     /// Takes in the due objects, and has the trackers plan for those that they know. Returns the
@@ -260,7 +274,6 @@ impl Baseline {
         options: &Options,
         dirty: &DirtySet,
         due: &[OpKey],
-        policy: &Policy,
     ) -> Option<News> {
         let is_tracked = |kind| match kind {
             Kind::Route => self.tracker.is_some(),
@@ -269,7 +282,7 @@ impl Baseline {
         if self.options != *options || !history.is_same_but(desired, is_tracked) {
             return None;
         }
-        let part = DirtyPart::of(dirty, &self.names, |key| self.concerns(key, desired))?;
+        let part = DirtyPart::of(dirty, &self.devices, |key| self.concerns(key, desired))?;
         let is_shared = dirty.shared_routes.iter().any(|key| self.concerns(key, desired));
         let mut news = News { part, is_shared, is_read_needed: false, are_nexthops_due: false };
         for key in &dirty.deleted_routes {
@@ -296,23 +309,13 @@ impl Baseline {
                 }
                 _ => {
                     news.is_read_needed = true;
-                    news.part.add(Location::Route(*key), &self.names);
+                    news.part.add(Location::Route(*key), &self.devices);
                 }
             }
         }
-        let mut is_address_news = false;
-        if let Some(objects) = &mut self.objects {
-            let devices = if dirty.objects.is_empty() {
-                Devices::default()
-            } else {
-                Devices::of(self.names.iter().map(|(index, name)| (Dev::index(*index), *name)))
-            };
-            for (key, object) in &dirty.objects {
-                objects.announce(key, object.as_ref(), desired, &devices, policy);
-                is_address_news |= key.kind() == Kind::Address;
-            }
-            is_address_news |= objects.states.dirty_keys().any(|key| key.kind() == Kind::Address);
-        }
+        let tracked = self.objects.iter().flat_map(|it| it.states.dirty_keys());
+        let is_address_news =
+            dirty.objects.keys().chain(tracked).any(|key| key.kind() == Kind::Address);
         // Nexthop objects are retried without the routes that wait for them.
         let (objects, due): (Vec<OpKey>, Vec<OpKey>) = due.iter().copied().partition(|key| {
             history.undone_at(key.0).is_some_and(|it| it.location == Location::Nexthops)
@@ -329,6 +332,8 @@ impl Baseline {
         for UndonePlace { id, location, key } in woken {
             let is_tracked = match (location, &mut self.tracker, &mut self.objects) {
                 (Location::Nexthops, ..) => return None,
+                // Its device is still missing: no link has changed, or the links are read.
+                _ if !is_on_any(&self.devices, &key) => true,
                 // Only a read can show if it still exists.
                 _ if history.is_in_conflict(id) => false,
                 (Location::Route(key), Some(tracker), _) => tracker.states.wake(&key),
@@ -340,14 +345,14 @@ impl Baseline {
             };
             if !is_tracked {
                 news.is_read_needed = true;
-                news.part.add(location, &self.names);
+                news.part.add(location, &self.devices);
             }
         }
         for key in self.tracker.iter().flat_map(|it| it.states.dirty_keys()) {
-            news.part.add(Location::Route(*key), &self.names);
+            news.part.add(Location::Route(*key), &self.devices);
         }
         for key in self.objects.iter().flat_map(|it| it.states.dirty_keys()) {
-            news.part.add_object(key, &self.names);
+            news.part.add_object(key, &self.devices);
         }
         let has_replaced = self.tracker.as_ref().is_some_and(Tracker::has_replaced_nexthops);
         news.are_nexthops_due = !objects.is_empty() || has_replaced;
@@ -358,12 +363,8 @@ impl Baseline {
     fn planned(&self) -> Vec<ObjectId> {
         let routes = self.tracker.iter().flat_map(|it| it.states.dirty_keys());
         let mut planned: Vec<ObjectId> = routes.map(|key| key::route(key).0).collect();
-        let mut others =
-            self.objects.iter().flat_map(|it| it.states.dirty_keys()).cloned().peekable();
-        if others.peek().is_some() {
-            let devices = self.devices();
-            planned.extend(others.map(|key| key::key_id(key, &devices)));
-        }
+        let others = self.objects.iter().flat_map(|it| it.states.dirty_keys());
+        planned.extend(others.map(|key| key::key_id(key.clone(), &self.devices)));
         planned
     }
 
@@ -384,14 +385,13 @@ impl Baseline {
     /// Records which desired objects changed since the last pass.
     pub(crate) fn follow(&mut self, desired: &Desired, policy: &Policy) {
         let marker = policy.marker;
-        let devices = self.devices();
         if let Some(objects) = &mut self.objects {
-            objects.follow(desired, &devices, policy);
+            objects.follow(desired, &self.devices, policy);
         }
         let (Some(mut tracker), Some(routes)) = (self.tracker.take(), &desired.routes) else {
             return;
         };
-        let is_known = tracker.follow(routes, &devices, marker)
+        let is_known = tracker.follow(routes, &self.devices, marker)
             // The state of a foreign route's key is known only if it was read.
             && tracker.states.dirty_keys().all(|key| {
                 !self.foreign.keys.contains(key)
@@ -409,7 +409,7 @@ impl Baseline {
         scope.any_protocol = self.unmarked;
         let is_small = self.foreign.keys.len() <= MAX_FOREIGN;
         scope.foreign_routes = is_small.then(|| Arc::clone(&self.foreign.keys));
-        scope.devices = Some(self.relevant_names().map(|(index, _)| *index).collect());
+        scope.devices = Some(self.relevant_names().into_keys().collect());
         scope.route_devices = Some(self.dependencies.devices.clone());
         scope.route_sources = Some(self.dependencies.sources.clone());
         let gateways = pass.desired.routes.iter().flat_map(Routes::open_gateways);
@@ -426,28 +426,14 @@ impl Baseline {
             .filter(|link| self.relevant.contains(&link.name))
             .map(|link| (link.index, link.name))
             .collect();
-        self.relevant_names().eq(&now)
+        self.relevant_names() == now
     }
 
-    /// Returns the interfaces that matter, by index.
-    fn relevant_names(&self) -> impl Iterator<Item = (&u32, &IfName)> {
-        self.names.iter().filter(|(_, name)| self.relevant.contains(*name))
+    /// Returns the interfaces that matter and existed, by index.
+    fn relevant_names(&self) -> BTreeMap<u32, IfName> {
+        let named = |name: &IfName| Some((self.devices.dev(name)?.as_index()?, *name));
+        self.relevant.iter().filter_map(named).collect()
     }
-}
-
-/// Returns true if a neighbour among the keys may be on its way to a device that is missing: then
-/// it stays until that one is there, which only a plan over everything shows.
-fn waits_for_device(objects: &ObjectTracker, keys: &BTreeSet<ObjectKey>) -> bool {
-    keys.iter().any(|key| {
-        let ObjectKey::Neighbour(key) = key else { return false };
-        objects.states.parked_keys().any(|parked| match parked {
-            ObjectKey::Neighbour(parked) => {
-                parked.dev.as_index().is_none()
-                    && (parked.dst, parked.proxy) == (key.dst, key.proxy)
-            }
-            _ => false,
-        })
-    })
 }
 
 /// A kind whose foreign objects may satisfy desired ones, so that their removal matters.
@@ -469,14 +455,7 @@ impl SatisfiedByForeign for Nexthop {
 }
 
 impl SatisfiedByForeign for Rule {
-    fn note_foreign(baseline: &mut Baseline, desired: &Desired, observed: &Observed, marker: u8) {
-        let foreign = observed.rules.iter().filter(|rule| rule.protocol != marker);
-        let there: BTreeSet<_> = foreign.map(|rule| (rule.family, rule.priority)).collect();
-        let mut rules = desired.rules.iter().flatten();
-        if !there.is_empty() && rules.any(|rule| there.contains(&(rule.family, rule.priority))) {
-            baseline.unmarked = baseline.unmarked.with(Kind::Rule);
-        }
-    }
+    fn note_foreign(_: &mut Baseline, _: &Desired, _: &Observed, _: u8) {}
 }
 
 impl SatisfiedByForeign for Neighbour {
@@ -593,6 +572,11 @@ fn object_tracker(
         tracker.states.park(key, there);
     }
     Some(tracker)
+}
+
+/// Returns true if an object is on no device, or on a known one.
+fn is_on_any(devices: &Devices, key: &ObjectKey) -> bool {
+    device_of(key).is_none_or(|dev| devices.name(dev).is_some())
 }
 
 /// Returns the device that an object is on.

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use trueup_apply::{ErrorClass, Outcome};
 use trueup_net::internal::ObjectTracker;
 use trueup_net::{
-    Action, Desired, Kind, Object, ObjectKey, ObjectKind as _, Observed, OfKind, Op, Plan, Routes,
-    each_kind, with_object,
+    Action, Desired, Kind, Link, Object, ObjectKey, ObjectKind as _, Observed, OfKind, Op, Plan,
+    Routes, each_kind, with_object,
 };
 use trueup_observe::SingleRead;
 
@@ -54,7 +54,7 @@ impl Pass<'_> {
 
     /// Adds the objects that the kernel did not echo, such as neighbours, each by a request of its
     /// own. Returns false if that is not possible.
-    fn complete_echoes(&mut self, round: &mut Round) -> Result<bool, Error> {
+    fn complete_echoes(&mut self, round: &mut Round, links: &[Link]) -> Result<bool, Error> {
         let Round { plan, outcomes } = round;
         for (at, op) in plan.ops.iter().enumerate() {
             if outcomes.outcomes.get(at) != Some(&Outcome::Applied)
@@ -64,7 +64,7 @@ impl Pass<'_> {
             {
                 continue;
             }
-            let shown = match (op.action, self.observer.single(&op.object)?) {
+            let shown = match (op.action, self.observer.single(&op.object, links)?) {
                 (Action::Delete, SingleRead::Absent) => op.object.clone(),
                 (Action::Delete, SingleRead::Found(object)) if is_transient(&object) => {
                     op.object.clone()
@@ -87,7 +87,7 @@ impl Pass<'_> {
         before: Option<Observation>,
     ) -> Result<PassPlan, Error> {
         if let Some(mut seen) = before
-            && self.complete_echoes(&mut applied.round)?
+            && self.complete_echoes(&mut applied.round, &seen.snapshot.observed.links)?
             && let Some(Echoed { there, left }) = echoed(&mut applied.round)
         {
             if self.mode.keys.objects().is_some()

@@ -1,6 +1,8 @@
 //! Single addresses, neighbours and rules of many, in a source with a subscription: a change of one
 //! reads no other, and what is uncertain is read first.
 
+use std::sync::Arc;
+
 use trueup_net::{Desired, Keyed as _, Neighbour, Rule, RuleAction};
 use trueup_net::{Family, IfName};
 use trueup_reconcile::{Drained, Extent, Report as _, Source as _};
@@ -9,7 +11,7 @@ use trueup_testkit::faults::{At, Fault, Faults};
 use trueup_testkit::{Kind, Snapshot, ip, ip_batch, uplinks};
 
 use crate::changes::{Agent, commands};
-use crate::support::{address, describe, name, nothing};
+use crate::support::{address, describe, name, nothing, via};
 
 const EPERM: i32 = 1;
 /// Objects of each kind.
@@ -233,6 +235,117 @@ pub(crate) fn a_rule_that_serves_is_adopted() {
     single.rest();
     assert_eq!(shown(&["rule", "show"], "1050:"), 0, "it was ours");
     single.is_in_place();
+}
+
+/// Another writer's rule was made while no rule of ours had its priority.
+pub(crate) fn an_equal_rule_made_before_ours_is_not_made_twice() {
+    let mut single = Single::settled();
+    ip(&["rule", "add", "priority", "1234", "table", "100", "protocol", "static"]);
+    single.rest();
+    single.agent.desired.rules.as_mut().unwrap().insert(rule(234, 100));
+    single.rest();
+    assert_eq!(shown(&["rule", "show"], "1234:"), 1);
+    // Once it is gone, ours is made.
+    ip(&["rule", "delete", "priority", "1234"]);
+    single.rest();
+    assert_eq!(shown(&["rule", "show"], "1234:"), 1);
+    single.is_in_place();
+}
+
+/// Another writer's objects beside ours come and go without a read.
+pub(crate) fn another_writers_objects_beside_ours_cost_no_dump() {
+    let mut single = Single::settled();
+    let dst = neighbour(240, 1).dst.to_string();
+    for protocol in ["static", "zebra"] {
+        let object = [&dst, "lladdr", "02:00:00:00:00:09", "dev", "up0", "protocol", protocol];
+        ip(&[&["neigh", "replace"][..], &object].concat());
+        ip(&["rule", "add", "priority", "900", "table", "100", "protocol", protocol]);
+        single.agent.desired.neighbours.as_mut().unwrap().insert(neighbour(MANY, 1));
+        single.agent.desired.rules.as_mut().unwrap().insert(rule(MANY, 100));
+        let report = single.pass_without_a_dump();
+        assert_eq!(commands(&report).len(), 2, "{}", describe(&report));
+        let key = neighbour(MANY, 1).canonical_key();
+        single.agent.desired.neighbours.as_mut().unwrap().remove(&key);
+        single.agent.desired.rules.as_mut().unwrap().remove(&rule(MANY, 100).canonical_key());
+        ip(&["rule", "delete", "priority", "900"]);
+        let report = single.pass_without_a_dump();
+        assert_eq!(commands(&report).len(), 2, "{}", describe(&report));
+    }
+    single.is_in_place();
+}
+
+/// A missing device switches nothing else to reads, also once other objects have changed.
+pub(crate) fn what_waits_for_a_device_costs_other_objects_no_dump() {
+    let mut single = Single::settled();
+    let mut waiting = neighbour(MANY, 1);
+    waiting.dev = name("gone0");
+    single.agent.desired.neighbours.as_mut().unwrap().insert(waiting);
+    single.agent.source.drain().unwrap();
+    assert!(!single.agent.pass(Extent::Everything).converged());
+    for number in [MANY, MANY + 1] {
+        // A new address wakes what waits.
+        let addresses = single.agent.desired.addresses.as_mut().unwrap();
+        addresses.insert(address("up0", &addressed(number)));
+        let report = single.pass_without_a_dump();
+        assert!(!report.converged(), "one still waits: {}", describe(&report));
+        assert_eq!(shown(&["address", "show", "dev", "up0"], &addressed(number)), 1);
+        Snapshot::settled();
+    }
+    ip(&["link", "add", "gone0", "type", "veth", "peer", "name", "gone1"]);
+    ip(&["link", "set", "gone0", "up"]);
+    single.is_in_place_after_a_full_pass();
+    assert_eq!(shown(&["neigh", "show", "dev", "gone0"], "02:00:00:00:00:01"), 1);
+}
+
+/// A neighbour that is declared on a missing device stays where it is until the device exists.
+pub(crate) fn a_neighbour_stays_until_its_new_device_exists() {
+    let mut single = Single::settled();
+    let (here, mut moved) = (neighbour(50, 1), neighbour(50, 1));
+    moved.dev = name("gone0");
+    let declared = single.agent.desired.neighbours.as_mut().unwrap();
+    declared.remove(&here.canonical_key());
+    declared.insert(moved);
+    let theirs = ["lladdr", "02:00:00:00:00:09", "dev", "up0", "protocol", "static"];
+    for at in 0..4 {
+        single.agent.source.drain().unwrap();
+        let report = single.agent.pass(Extent::Dirty);
+        assert!(!report.converged(), "{}", describe(&report));
+        assert_eq!(neighbours(&format!("{} ", here.dst)), 1, "{}", describe(&report));
+        // The next one reads all of the device.
+        let on_ours = neighbour(52 + at, 1).dst.to_string();
+        ip(&[&["neigh", "replace", &on_ours][..], &theirs].concat());
+    }
+}
+
+/// Another writer removes a rule and makes it again before our message: it was no loss.
+pub(crate) fn a_rule_that_came_back_by_itself_is_no_loss() {
+    let mut single = Single::settled();
+    let words = ["priority", "1050", "table", "100", "protocol", "116"];
+    for _ in 0..8 {
+        ip(&[&["rule", "delete"][..], &words].concat());
+        let back = move || drop(ip(&[&["rule", "add"][..], &words].concat()));
+        single.faults.add(At::Change(1), Fault::Writer(Arc::new(back)));
+        single.agent.source.drain().unwrap();
+        let report = single.agent.pass(Extent::Dirty);
+        single.faults.clear();
+        assert!(report.converged(), "{}", describe(&report));
+        assert_eq!(shown(&["rule", "show"], "1050:"), 1);
+    }
+    single.is_in_place();
+}
+
+/// A route through a subnet that is in place does not wait for a new address in it.
+pub(crate) fn a_route_does_not_wait_for_an_address_that_it_does_not_need() {
+    let mut single = Single::declaring(many().with_routes([via("10.60.0.0/24", "172.20.50.9")]));
+    single.agent.desired.addresses.as_mut().unwrap().insert(address("up0", "172.20.50.2/24"));
+    single.agent.desired.routes.as_mut().unwrap().insert(via("10.61.0.0/24", "172.20.50.9"));
+    single.faults.add(At::Change(1), Fault::Refuse(EPERM));
+    single.agent.source.drain().unwrap();
+    let report = single.agent.pass(Extent::Dirty);
+    assert_eq!(report.failed().count(), 1, "{}", describe(&report));
+    assert_eq!(shown(&["route", "show"], "10.61.0.0/24"), 1, "{}", describe(&report));
+    single.faults.clear();
+    single.is_in_place_after_a_full_pass();
 }
 
 impl Single {

@@ -1,6 +1,6 @@
 //! The events of neighbours.
 
-use trueup_net::{Kind, Neighbour, ObjectKey, ObjectKind as _};
+use trueup_net::{Kind, Neighbour, NeighbourState, ObjectKey, ObjectKind as _};
 use trueup_netlink::codec::KindCodec as _;
 use trueup_netlink::filter::Instruction;
 use trueup_netlink::wire::Message;
@@ -41,8 +41,9 @@ impl Watched for Neighbour {
         if is_deleted && links.is_usable(index) {
             dirty.removed.insert(key.clone());
         }
-        // The kernel announces a deleted one as failed first (`neigh_delete`).
-        if is_ours {
+        // The kernel announces a deleted one as failed first (`neigh_delete`). If a NOARP entry is
+        // the kernel's own, only its link's address shows it.
+        if neighbour.state != NeighbourState::NoArp {
             dirty.objects.insert(key, (!is_deleted).then(|| neighbour.into()));
         } else {
             dirty.neighbours.insert(index);

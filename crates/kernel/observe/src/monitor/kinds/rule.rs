@@ -27,7 +27,7 @@ impl Watched for Rule {
         };
         let is_relevant = scope.kinds.contains(Kind::Rule)
             && (scope.includes_foreign(Kind::Rule) || rule.protocol == scope.protocol);
-        if is_relevant && rule.protocol == scope.protocol && !rule.unmodelled {
+        if is_relevant && !rule.unmodelled {
             let is_deleted = event.header.kind == Rule::DELETE;
             let key = ObjectKey::Rule(Box::new(rule.key()));
             dirty.objects.insert(key, (!is_deleted).then(|| rule.into()));
