@@ -160,6 +160,7 @@ impl ObjectTracker {
                 && self.states.there(&ours).is_none();
         }
         self.foreign.remove(key);
+        let is_known = self.is_known(key);
         let wanted = wanted(desired, key, devices, policy);
         let is_as_desired = match (wanted, object) {
             (None, None) => true,
@@ -172,7 +173,7 @@ impl ObjectTracker {
             return true;
         }
         self.states.mark(key.clone(), object.cloned().into_iter().collect());
-        self.is_known(key)
+        is_known
     }
 
     /// Returns the keys to plan for: the dirty ones, and those that a plan must see along with

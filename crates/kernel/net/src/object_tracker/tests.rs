@@ -249,3 +249,16 @@ fn a_key_is_not_known_where_another_writer_has_an_object_or_nothing_is_announced
     tracker.forget(Kind::Rule);
     assert!(!tracker.tracks(Kind::Rule) && tracker.tracks(Kind::Neighbour));
 }
+
+/// No announcement says that a lost route is back.
+#[test]
+fn an_announcement_of_an_address_without_its_route_needs_a_read() {
+    let desired = Desired::default().with_addresses([address(1, 1)]);
+    let mut tracker = ObjectTracker::in_sync(&desired, Kinds::ALL);
+    let there = object(0, 1, 1);
+    let Object::Address(mut lost) = there.clone() else { panic!() };
+    lost.lost = LostRoutes::Subnet;
+    tracker.states.park(there.key(), vec![lost.into()]);
+    let is_known = tracker.announce(&there.key(), Some(&there), &desired, &devices(), &policy());
+    assert!(!is_known);
+}
