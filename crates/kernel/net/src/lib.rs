@@ -56,7 +56,7 @@ pub use values::{
 #[doc(hidden)]
 pub mod internal {
     pub use crate::key_states::KeyStates;
-    pub use crate::object_tracker::{ObjectTracker, narrowed};
+    pub use crate::object_tracker::{Announced, ObjectTracker, narrowed};
     pub use crate::plan::plan_with;
     pub use crate::resolve::Resolution;
     pub use crate::routes::{DumpMatcher, PlainRoute, RouteDependencies, Tracker};

@@ -34,6 +34,17 @@ pub struct ObjectTracker {
     foreign: BTreeSet<ObjectKey>,
 }
 
+/// The use of an announcement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Announced {
+    /// The object is ours, and a plan for its key needs no read.
+    Known,
+    /// The object is another writer's, and not on a key of ours.
+    Beside,
+    /// Only a read shows what is to be done.
+    Unknown,
+}
+
 impl ObjectTracker {
     /// The kinds that can be tracked.
     pub const KINDS: [Kind; 3] = [Kind::Address, Kind::Neighbour, Kind::Rule];
@@ -128,7 +139,6 @@ impl ObjectTracker {
     }
 
     /// Takes in an announcement: the object as the kernel holds it now, or `None` if it is deleted.
-    /// Returns false if only a read shows what is to be done.
     pub fn announce(
         &mut self,
         key: &ObjectKey,
@@ -136,9 +146,9 @@ impl ObjectTracker {
         desired: &Desired,
         devices: &Devices,
         policy: &Policy,
-    ) -> bool {
+    ) -> Announced {
         if !self.tracks(key.kind()) {
-            return false;
+            return Announced::Unknown;
         }
         let is_foreign = match (as_rule(key), object) {
             // The protocol is part of its key.
@@ -156,11 +166,11 @@ impl ObjectTracker {
                 None => key.clone(),
             };
             // It may have replaced ours, served in its place, or been in its way.
-            return wanted(desired, &ours, devices, policy).is_none()
+            let is_beside = wanted(desired, &ours, devices, policy).is_none()
                 && self.states.there(&ours).is_none();
+            return if is_beside { Announced::Beside } else { Announced::Unknown };
         }
-        self.foreign.remove(key);
-        let is_known = self.is_known(key);
+        let announced = if self.is_known(key) { Announced::Known } else { Announced::Unknown };
         let wanted = wanted(desired, key, devices, policy);
         let is_as_desired = match (wanted, object) {
             (None, None) => true,
@@ -170,10 +180,10 @@ impl ObjectTracker {
             (None, Some(_)) | (Some(_), None) => false,
         };
         if is_as_desired && self.states.there(key).is_none() {
-            return true;
+            return announced;
         }
         self.states.mark(key.clone(), object.cloned().into_iter().collect());
-        is_known
+        announced
     }
 
     /// Returns the keys to plan for: the dirty ones, and those that a plan must see along with

@@ -78,15 +78,20 @@ impl Events {
     /// Records the start of a pass's read of a part, or of everything. Objects that are dirty in it
     /// so far need no other pass. Returns the dirty objects.
     pub(crate) fn begin_read(&mut self, part: Option<&DirtyPart>) -> DirtySet {
-        if self.drain_monitor().is_err() {
+        let Ok(drained) = self.drain_monitor() else {
             // The driver receives the error itself.
             return DirtySet::everything();
-        }
+        };
         let dirty = self.monitor.take_dirty();
-        let outside = part.map(|part| part.outside(dirty.clone())).unwrap_or_default();
-        if !outside.is_empty() {
-            self.unread.extend(outside);
-            self.deliver(Drained::Hint);
+        // The read settles older ones, too.
+        let earlier = std::mem::take(&mut self.unread);
+        if let Some(part) = part {
+            self.unread = part.outside(earlier);
+            let outside = part.outside(dirty.clone());
+            if !outside.is_empty() {
+                self.unread.extend(outside);
+                self.deliver(drained);
+            }
         }
         dirty
     }
@@ -95,10 +100,10 @@ impl Events {
     /// exist: the kernel announces some without the writer's port. All others are left to the next
     /// pass.
     pub(crate) fn forget_own(&mut self, done: &Plan, there: &[Object]) {
-        let mut dirty = match self.drain_monitor() {
-            Ok(_) => self.monitor.take_dirty(),
+        let (drained, mut dirty) = match self.drain_monitor() {
+            Ok(drained) => (drained, self.monitor.take_dirty()),
             // The driver receives the error itself.
-            Err(_) => DirtySet::everything(),
+            Err(_) => (Drained::Hint, DirtySet::everything()),
         };
         if dirty.is_empty() {
             return;
@@ -127,7 +132,7 @@ impl Events {
         });
         if !dirty.is_empty() {
             self.unread.extend(dirty);
-            self.deliver(Drained::Hint);
+            self.deliver(drained);
         }
     }
 

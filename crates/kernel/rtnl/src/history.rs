@@ -223,9 +223,9 @@ impl History {
         !self.undone.contains_key(&object_id(object, devices))
     }
 
-    /// Cancels the loss of an object that existed all the time.
-    pub(crate) fn cancel_loss(&mut self, object: &Object, devices: &Devices) {
-        self.contention.cancel_loss(object_id(object, devices));
+    /// Cancels the loss, counted at `now`, of an object that existed all the time.
+    pub(crate) fn cancel_loss(&mut self, object: &Object, devices: &Devices, now: Instant) {
+        self.contention.cancel_loss(object_id(object, devices), now);
     }
 
     /// Returns the objects that a pass over these keys examines, including all left undone there by

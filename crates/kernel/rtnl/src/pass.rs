@@ -237,7 +237,7 @@ impl<'a> Pass<'a> {
             let mut round = applied.round;
             if was_unchecked {
                 for object in round.redundant_creates(&next.plan) {
-                    history.cancel_loss(&object, &round.plan.devices);
+                    history.cancel_loss(&object, &round.plan.devices, now);
                 }
                 if self.mode.conflicts == Conflicts::BeforeWrite {
                     // The verification has checked these.
@@ -346,22 +346,22 @@ impl<'a> Pass<'a> {
         !self.is_over_everything()
             && (next.seen.moves_routes
                 || crate::dirty_part::exceeds_part(&next.plan)
-                || self.has_neighbour_to_keep(&next.plan))
+                || self.moves_neighbour(&next.plan))
     }
 
-    /// Returns true if a plan deletes a neighbour that is to move to a missing device. It stays
-    /// until the device is there, which only a plan over everything shows.
-    fn has_neighbour_to_keep(&self, plan: &Plan) -> bool {
+    /// Returns true if a plan deletes a neighbour that is declared on another device. It stays until
+    /// it can be there, which only a plan over everything shows.
+    fn moves_neighbour(&self, plan: &Plan) -> bool {
         let deletes = plan.ops.iter().filter(|op| op.action == Action::Delete);
         let mut going = deletes.filter_map(|op| <&Neighbour>::try_from(&op.object).ok()).peekable();
         let declared = self.desired.neighbours.as_ref().filter(|_| going.peek().is_some());
         let Some((declared, before)) = declared.zip(self.baseline.as_ref()) else {
             return false;
         };
-        let missing = before.missing_devices(&self.wanted);
+        let interfaces = before.interfaces(&self.wanted);
         going.any(|neighbour| {
             let on = |dev: &IfName| NeighbourKey::new(*dev, neighbour.dst, neighbour.proxy);
-            missing.iter().any(|dev| declared.contains(&on(dev)))
+            interfaces.iter().any(|dev| declared.contains(&on(dev)))
         })
     }
 

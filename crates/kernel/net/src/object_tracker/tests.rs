@@ -189,12 +189,12 @@ fn an_announcement_of_the_desired_object_leaves_nothing_to_plan() {
     let announce = |tracker: &mut ObjectTracker, object: Option<&Object>| {
         tracker.announce(&ours.key(), object, &desired, &devices(), &policy())
     };
-    assert!(announce(&mut tracker, Some(&ours)));
+    assert_eq!(announce(&mut tracker, Some(&ours)), Announced::Known);
     assert_eq!(tracker.states.dirty_keys().next(), None);
-    assert!(announce(&mut tracker, None));
-    assert!(announce(&mut tracker, Some(&object(1, 1, 2))));
+    assert_eq!(announce(&mut tracker, None), Announced::Known);
+    assert_eq!(announce(&mut tracker, Some(&object(1, 1, 2))), Announced::Known);
     let other = object(1, 2, 1).key();
-    assert!(tracker.announce(&other, None, &desired, &devices(), &policy()));
+    tracker.announce(&other, None, &desired, &devices(), &policy());
     assert_eq!(tracker.states.dirty_keys().collect::<Vec<_>>(), [&ours.key()]);
 }
 
@@ -206,9 +206,9 @@ fn only_a_read_shows_what_to_do_where_another_writers_object_was_or_is() {
         .with_rules([rule(0, 1)]);
     let mut tracker = ObjectTracker::in_sync(&desired, Kinds::ALL);
     let mut announce = |key: &ObjectKey, object: Option<&Object>| {
-        let is_known = tracker.announce(key, object, &desired, &devices(), &policy());
+        let announced = tracker.announce(key, object, &desired, &devices(), &policy());
         assert_eq!(tracker.states.dirty_keys().next(), None);
-        is_known
+        announced
     };
     let theirs = |object: Object| match object {
         Object::Rule(rule) => Object::from(rule.with_protocol(4)),
@@ -218,16 +218,22 @@ fn only_a_read_shows_what_to_do_where_another_writers_object_was_or_is() {
     for kind in [1, 2] {
         // On a key of ours, or equal to a rule of ours.
         let there = theirs(object(kind, 2 - kind, 1));
-        assert!(!announce(&there.key(), Some(&there)));
-        assert!(!announce(&there.key(), None));
+        assert_eq!(announce(&there.key(), Some(&there)), Announced::Unknown);
+        // An announcement that is older than the read which found theirs.
+        let ours = object(kind, 2 - kind, 1);
+        if kind == 1 {
+            assert_eq!(announce(&ours.key(), Some(&ours)), Announced::Unknown);
+        }
+        assert_eq!(announce(&there.key(), None), Announced::Unknown);
         // On another key.
         let there = theirs(object(kind, 4, 1));
-        assert!(announce(&there.key(), Some(&there)));
-        assert!(announce(&there.key(), None));
+        assert_eq!(announce(&there.key(), Some(&there)), Announced::Beside);
+        assert_eq!(announce(&there.key(), None), Announced::Beside);
     }
     let mut cache = neighbour(3, 1).resolve(&names(&devices(), &policy())).unwrap();
     cache.state = crate::kinds::NeighbourState::Dynamic;
-    assert!(announce(&Object::from(cache.clone()).key(), Some(&cache.into())));
+    let beside = announce(&Object::from(cache.clone()).key(), Some(&cache.into()));
+    assert_eq!(beside, Announced::Beside);
 }
 
 #[test]
@@ -259,6 +265,6 @@ fn an_announcement_of_an_address_without_its_route_needs_a_read() {
     let Object::Address(mut lost) = there.clone() else { panic!() };
     lost.lost = LostRoutes::Subnet;
     tracker.states.park(there.key(), vec![lost.into()]);
-    let is_known = tracker.announce(&there.key(), Some(&there), &desired, &devices(), &policy());
-    assert!(!is_known);
+    let announced = tracker.announce(&there.key(), Some(&there), &desired, &devices(), &policy());
+    assert_eq!(announced, Announced::Unknown);
 }

@@ -132,9 +132,6 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
             it.objects.insert(our_rule.key(), None);
         });
 
-        let neighbour = |it: &mut DirtySet| {
-            it.neighbours.insert(ONE);
-        };
         let our_neighbour = Object::from(hand::neighbour(ONE, gateway, OURS));
         hand.neighbour(ONE, gateway, OURS);
         names(monitor, "a neighbour of ours", |it| {

@@ -88,9 +88,11 @@ impl Contention {
         }
     }
 
-    /// Cancels the last loss of an object that existed all the time.
-    pub(super) fn cancel_loss(&mut self, id: ObjectId) {
-        if let Some(losses) = self.objects.get_mut(&id) {
+    /// Cancels the loss, counted at `now`, of an object that existed all the time.
+    pub(super) fn cancel_loss(&mut self, id: ObjectId, now: Instant) {
+        if let Some(losses) = self.objects.get_mut(&id)
+            && losses.times.back() == Some(&now)
+        {
             losses.times.pop_back();
         }
     }

@@ -321,7 +321,8 @@ fn written_by(due: &Due<'_>, changes: &[ObservedChange]) -> Writer {
         }
         _ => false,
     };
-    if is_silent {
+    // The kernel announces the writes of the round itself.
+    if is_silent || changes.is_empty() {
         return Writer::Unknown;
     }
     let key = due.desired.key();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use trueup_net::internal::{ObjectTracker, RouteDependencies, Tracker};
+use trueup_net::internal::{Announced, ObjectTracker, RouteDependencies, Tracker};
 use trueup_net::{
     Address, Desired, Dev, Devices, IfName, Kind, Kinds, Link, Neighbour, NextHops, Nexthop,
     NexthopMode, Object, ObjectKey, ObjectKind, Observed, OfKind, Policy, Route, RouteKey, Routes,
@@ -129,8 +129,7 @@ impl Baseline {
                     devices,
                     relevant: pass.desired.device_names(),
                     dependencies: held.map(|held| held.dependencies).unwrap_or_default(),
-                    // An equal rule of another writer may serve in the place of a new one.
-                    unmarked: pass.policy.by_ledger.with(Kind::Rule),
+                    unmarked: pass.policy.by_ledger,
                     foreign,
                     tracker,
                     objects,
@@ -183,7 +182,7 @@ impl Baseline {
         // Without a subscription there is no baseline.
         let (facts, everything) = Mode::everything(desired, true);
         let mut dirty = dirty.clone();
-        let unknown = self.announce(&dirty, desired, policy);
+        let unknown = self.announce(&dirty, history, desired, policy);
         dirty.coarsen(|key| !unknown.contains(key));
         let dirty = &dirty;
         let Some(mut news) = self.take_news(history, desired, options, dirty, due) else {
@@ -242,27 +241,31 @@ impl Baseline {
     fn announce(
         &mut self,
         dirty: &DirtySet,
+        history: &History,
         desired: &Desired,
         policy: &Policy,
     ) -> BTreeSet<ObjectKey> {
         let Baseline { objects, devices, .. } = self;
         let mut is_known = |key: &ObjectKey, object: &Option<Object>| {
-            let objects = objects.as_mut().filter(|_| is_on_any(devices, key));
-            objects.is_some_and(|objects| {
-                objects.announce(key, object.as_ref(), desired, devices, policy)
-            })
+            let Some(objects) = objects.as_mut().filter(|_| is_on_any(devices, key)) else {
+                return false;
+            };
+            match objects.announce(key, object.as_ref(), desired, devices, policy) {
+                Announced::Known => true,
+                // An undone op may have waited for it to go.
+                Announced::Beside => history.is_all_done(),
+                Announced::Unknown => false,
+            }
         };
         let unknown = dirty.objects.iter().filter(|(key, object)| !is_known(key, object));
         unknown.map(|(key, _)| key.clone()).collect()
     }
 
-    /// Returns the interfaces that matter and did not exist, or are named by `wanted` for the
-    /// first time.
-    pub(super) fn missing_devices(&self, wanted: &Desired) -> BTreeSet<IfName> {
-        let mut missing = wanted.device_names();
-        missing.extend(&self.relevant);
-        missing.retain(|name| self.devices.dev(name).is_none());
-        missing
+    /// Returns the interfaces that matter, and those that `wanted` names.
+    pub(super) fn interfaces(&self, wanted: &Desired) -> BTreeSet<IfName> {
+        let mut names = wanted.device_names();
+        names.extend(&self.relevant);
+        names
     }
 
     /// Takes in the due objects, and has the trackers plan for those that they know. Returns the
@@ -333,7 +336,9 @@ impl Baseline {
             let is_tracked = match (location, &mut self.tracker, &mut self.objects) {
                 (Location::Nexthops, ..) => return None,
                 // Its device is still missing: no link has changed, or the links are read.
-                _ if !is_on_any(&self.devices, &key) => true,
+                _ if device_of(&key).is_some_and(|dev| dev.as_index().is_none()) => true,
+                // Its device is gone.
+                _ if !is_on_any(&self.devices, &key) => return None,
                 // Only a read can show if it still exists.
                 _ if history.is_in_conflict(id) => false,
                 (Location::Route(key), Some(tracker), _) => tracker.states.wake(&key),
@@ -455,7 +460,14 @@ impl SatisfiedByForeign for Nexthop {
 }
 
 impl SatisfiedByForeign for Rule {
-    fn note_foreign(_: &mut Baseline, _: &Desired, _: &Observed, _: u8) {}
+    fn note_foreign(baseline: &mut Baseline, desired: &Desired, observed: &Observed, marker: u8) {
+        let foreign = observed.rules.iter().filter(|rule| rule.protocol != marker);
+        let there: BTreeSet<_> = foreign.map(|rule| (rule.family, rule.priority)).collect();
+        let mut rules = desired.rules.iter().flatten();
+        if !there.is_empty() && rules.any(|rule| there.contains(&(rule.family, rule.priority))) {
+            baseline.unmarked = baseline.unmarked.with(Kind::Rule);
+        }
+    }
 }
 
 impl SatisfiedByForeign for Neighbour {

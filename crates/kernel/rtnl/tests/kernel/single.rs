@@ -1,7 +1,7 @@
 //! Single addresses, neighbours and rules of many, in a source with a subscription: a change of one
 //! reads no other, and what is uncertain is read first.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use trueup_net::{Desired, Keyed as _, Neighbour, Rule, RuleAction};
 use trueup_net::{Family, IfName};
@@ -237,21 +237,6 @@ pub(crate) fn a_rule_that_serves_is_adopted() {
     single.is_in_place();
 }
 
-/// Another writer's rule was made while no rule of ours had its priority.
-pub(crate) fn an_equal_rule_made_before_ours_is_not_made_twice() {
-    let mut single = Single::settled();
-    ip(&["rule", "add", "priority", "1234", "table", "100", "protocol", "static"]);
-    single.rest();
-    single.agent.desired.rules.as_mut().unwrap().insert(rule(234, 100));
-    single.rest();
-    assert_eq!(shown(&["rule", "show"], "1234:"), 1);
-    // Once it is gone, ours is made.
-    ip(&["rule", "delete", "priority", "1234"]);
-    single.rest();
-    assert_eq!(shown(&["rule", "show"], "1234:"), 1);
-    single.is_in_place();
-}
-
 /// Another writer's objects beside ours come and go without a read.
 pub(crate) fn another_writers_objects_beside_ours_cost_no_dump() {
     let mut single = Single::settled();
@@ -346,6 +331,49 @@ pub(crate) fn a_route_does_not_wait_for_an_address_that_it_does_not_need() {
     assert_eq!(shown(&["route", "show"], "10.61.0.0/24"), 1, "{}", describe(&report));
     single.faults.clear();
     single.is_in_place_after_a_full_pass();
+}
+
+/// The last address of a device takes its neighbours along, so it stays for another writer's.
+pub(crate) fn what_was_kept_for_another_writers_neighbour_goes_after_it() {
+    ip_batch([
+        "link add held0 type veth peer name held1",
+        "link set held0 up",
+        "link set held1 up",
+    ]);
+    let declared = nothing().with_addresses([address("held0", "10.77.0.1/24")]);
+    let mut single = Single::declaring(declared);
+    let theirs = ["10.77.0.7", "dev", "held0"];
+    let add = ["lladdr", "02:00:00:00:00:09", "nud", "permanent", "protocol", "static"];
+    ip(&[&["neigh", "add"][..], &theirs, &add].concat());
+    single.rest();
+    single.agent.desired.addresses = Some([].into());
+    let report = single.agent.pass(Extent::Dirty);
+    assert!(!report.converged(), "{}", describe(&report));
+    assert_eq!(shown(&["address", "show", "dev", "held0"], "10.77.0.1/24"), 1);
+    ip(&[&["neigh", "delete"][..], &theirs].concat());
+    single.rest();
+    assert_eq!(shown(&["address", "show", "dev", "held0"], "10.77.0.1/24"), 0);
+}
+
+/// Without announcements nothing shows that the kernel itself refuses to keep a neighbour.
+pub(crate) fn what_goes_while_no_announcement_arrives_is_made_again() {
+    let mut single = Single::settled();
+    let dst = neighbour(50, 1).dst.to_string();
+    let delete = move || drop(ip(&["neigh", "delete", &dst, "dev", "up0"]));
+    delete();
+    single.faults.add(At::Announcements, Fault::Lose);
+    let once = Once::new();
+    let delete_ours = move || {
+        if neighbours(&format!("{} ", neighbour(50, 1).dst)) == 1 {
+            once.call_once(&delete);
+        }
+    };
+    single.faults.add(At::EveryDump(Kind::Neighbour), Fault::Writer(Arc::new(delete_ours)));
+    single.agent.pass(Extent::Everything);
+    single.faults.clear();
+    let report = single.agent.pass(Extent::Everything);
+    assert!(report.converged(), "{}", describe(&report));
+    assert_eq!(neighbours(&format!("{} ", neighbour(50, 1).dst)), 1);
 }
 
 impl Single {
