@@ -207,7 +207,7 @@ impl<B: Backend> Source for Keyed<B> {
                 let keys = (input.desired.keys())
                     .chain(records.by_key.keys())
                     .chain(records.open.keys())
-                    .chain(&records.unreadable)
+                    .chain(records.unusable.keys())
                     .cloned()
                     .collect();
                 let due = (input.limits.due().iter())

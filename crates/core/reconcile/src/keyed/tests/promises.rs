@@ -2,11 +2,15 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::io;
 use std::panic::resume_unwind;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::model::{BY_KEY, BY_MARKER, BY_VALUE, pass_time, source};
 use crate::keyed::{
@@ -428,26 +432,51 @@ fn a_key_is_declared_once() {
     assert_eq!(Entries::from_pairs([(1, 'a'), (1, 'a')]), Err(Repeated(1)));
 }
 
-/// A set of names: the value says nothing.
-#[derive(Default)]
-struct Names(Rc<RefCell<BTreeSet<String>>>);
+/// A subsystem of any types, whose state outlives the process.
+struct Plain<K, V, const O: u8 = BY_VALUE>(Rc<RefCell<BTreeMap<K, V>>>);
 
-impl Backend for Names {
-    type Scope = ();
-    type Key = String;
-    type Value = ();
-    type Error = io::Error;
-
-    const KIND: &'static str = "name";
-
-    fn observe(&mut self, (): &(), _: Keys<'_, String>) -> io::Result<Observation<String, ()>> {
-        Ok(self.0.borrow().iter().map(|name| (name.clone(), ())).collect())
+impl<K, V, const O: u8> Plain<K, V, O>
+where
+    K: Ord + Clone + Display + Serialize + DeserializeOwned,
+    V: Clone + PartialEq + Serialize + DeserializeOwned,
+{
+    fn new() -> Self {
+        Plain(Rc::default())
     }
 
-    fn apply(&mut self, (): &(), change: &Change<String, ()>) -> io::Result<()> {
-        match change {
-            Change::Create { key, .. } => self.0.borrow_mut().insert(key.clone()),
-            change => self.0.borrow_mut().remove(change.key()),
+    /// Runs a pass of a new process.
+    fn pass(&self, ledger: &mut MemoryLedger, desired: BTreeMap<K, V>) -> Report<K, V> {
+        let desired = Entries::from(desired);
+        let mut source = Keyed::new(Plain::<K, V, O>(Rc::clone(&self.0)));
+        source.reconcile(PassInput::new(&(), &desired, ledger, &())).unwrap()
+    }
+}
+
+impl<K, V, const O: u8> Backend for Plain<K, V, O>
+where
+    K: Ord + Clone + Display + Serialize + DeserializeOwned,
+    V: Clone + PartialEq + Serialize + DeserializeOwned,
+{
+    type Scope = ();
+    type Key = K;
+    type Value = V;
+    type Error = io::Error;
+
+    const KIND: &'static str = "plain";
+    const OWNERSHIP: Ownership = Texts::<O>::OWNERSHIP;
+
+    fn observe(&mut self, (): &(), _: Keys<'_, K>) -> io::Result<Observation<K, V>> {
+        Ok(self.0.borrow().clone().into())
+    }
+
+    fn has_marker(&self, _: &K, _: &V) -> bool {
+        true
+    }
+
+    fn apply(&mut self, (): &(), change: &Change<K, V>) -> io::Result<()> {
+        match change.to() {
+            Some(value) => self.0.borrow_mut().insert(change.key().clone(), value.clone()),
+            None => self.0.borrow_mut().remove(change.key()),
         };
         Ok(())
     }
@@ -459,14 +488,69 @@ impl Backend for Names {
 
 #[test]
 fn a_value_may_be_nothing() {
-    let names = Names::default();
-    let shared = Rc::clone(&names.0);
-    let (mut source, mut ledger) = (Keyed::new(names), MemoryLedger::default());
-    let desired = Entries::from_pairs([("a".to_owned(), ())]).unwrap();
-    let mut pass = |desired: &Entries<_, _>| {
-        source.reconcile(PassInput::new(&(), desired, &mut ledger, &())).unwrap()
+    let (names, mut ledger) = (Plain::<String, ()>::new(), MemoryLedger::default());
+    assert!(names.pass(&mut ledger, BTreeMap::from([("a".to_owned(), ())])).converged());
+    assert!(names.pass(&mut ledger, BTreeMap::new()).converged());
+    assert!(names.0.borrow().is_empty());
+}
+
+/// Declares what the ledger cannot record, beside one object that it can.
+fn unrecordable<const O: u8>() {
+    let (floats, mut ledger) = (Plain::<String, f64, O>::new(), MemoryLedger::default());
+    let long = "k".repeat(Claim::MAX_KEY);
+    let mut desired = BTreeMap::from([("a".to_owned(), 1.0), (long.clone(), 2.0)]);
+    if O != BY_MARKER {
+        desired.insert("b".to_owned(), f64::NAN); // JSON has none
+    }
+    let report = floats.pass(&mut ledger, desired);
+    assert_eq!(report.trouble(), [""; 0]);
+    let failed: Vec<_> =
+        report.failed().map(|(op, it)| (op.change.key().as_str(), it.class)).collect();
+    let invalid = ErrorClass::Invalid;
+    let (wrong, made) = match O {
+        BY_MARKER => (vec![], vec!["a".to_owned(), long]),
+        _ => (vec![("b", invalid), (&*long, invalid)], vec!["a".to_owned()]),
     };
-    assert!(pass(&desired).converged());
-    assert!(pass(&Entries::default()).converged());
-    assert!(shared.borrow().is_empty());
+    assert_eq!(failed, wrong);
+    assert_eq!(Vec::from_iter(floats.0.borrow().keys().cloned()), made);
+    // What is in the subsystem can be deleted again.
+    assert!(floats.pass(&mut ledger, BTreeMap::new()).converged());
+    assert!(floats.0.borrow().is_empty());
+}
+
+#[test]
+fn an_object_that_the_ledger_cannot_record_is_not_made_and_stops_no_other() {
+    unrecordable::<BY_VALUE>();
+    unrecordable::<BY_KEY>();
+    unrecordable::<BY_MARKER>();
+}
+
+#[test]
+fn a_value_of_another_writer_that_the_ledger_cannot_record_stops_no_other_object() {
+    let (mut source, mut ledger) = new::<BY_KEY>();
+    let desired = declared(&[(1, "one"), (2, "two")]);
+    pass(&mut source, &mut ledger, &desired, full());
+    source.backend.texts.insert(1, "x".repeat(Claim::MAX_VALUE));
+    let report = pass(&mut source, &mut ledger, &declared(&[]), full());
+    let (op, failure) = report.failed().next().unwrap();
+    assert_eq!((*op.change.key(), failure.class), (1, ErrorClass::Invalid));
+    let message = "it was not tried, as it cannot be recorded: its value takes 16777229 bytes as \
+                   JSON, of at most 16777216";
+    assert_eq!(failure.message, message);
+    assert_eq!(Vec::from_iter(source.backend.texts.keys().copied()), [1]);
+    // It is ours as before.
+    source.backend.texts.insert(1, "x".to_owned());
+    assert!(pass(&mut source, &mut ledger, &declared(&[]), full()).converged());
+    assert_eq!((source.backend.texts.len(), ledger), (0, MemoryLedger::default()));
+}
+
+#[test]
+fn a_long_value_that_is_stored_otherwise_is_recorded() {
+    let (mut source, mut ledger) = new::<BY_KEY>();
+    source.backend.is_loud = true;
+    let long = "x".repeat(Claim::MAX_VALUE / 2);
+    let desired = declared(&[(1, &long), (2, "2")]);
+    let report = pass(&mut source, &mut ledger, &desired, full());
+    assert_eq!((report.trouble(), report.failed().count()), (&[][..], 1));
+    assert_eq!((ledger.owned().unwrap().len(), ledger.open_intents().unwrap().len()), (2, 0));
 }
