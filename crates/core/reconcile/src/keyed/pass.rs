@@ -149,7 +149,8 @@ impl<B: Backend> Pass<'_, B> {
                 Some(record) => *record == settled,
                 None => settled.is_empty(),
             };
-            if !is_known || self.records.open.contains_key(key) {
+            let is_open = self.records.open.contains_key(key);
+            if !is_known || is_open || self.records.old_forms.contains_key(key) {
                 claims.insert(key.clone(), settled);
             }
         }
@@ -177,7 +178,11 @@ impl<B: Backend> Pass<'_, B> {
         if claims.is_empty() {
             return Ok(());
         }
+        // A key's new record replaces the ones under its old forms.
+        let old_forms = claims.keys().filter_map(|key| self.records.old_forms.get(key));
+        encoded.extend(old_forms.flatten().map(|form| (form.clone(), Claim::NotOurs)));
         self.ledger.commit_outcomes(encoded)?;
+        self.records.old_forms.retain(|key, _| !claims.contains_key(key));
         self.note(claims);
         Ok(())
     }

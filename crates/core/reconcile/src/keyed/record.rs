@@ -1,6 +1,6 @@
 //! The ledger's records of keys.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -94,32 +94,35 @@ pub(super) struct Records<K, V> {
     /// Keys whose record or intent cannot be parsed or written, with the reason. They are left
     /// alone.
     pub(super) unusable: BTreeMap<K, String>,
+    /// Keys that the ledger has in forms of another version, with these forms. Their records are
+    /// replaced.
+    pub(super) old_forms: BTreeMap<K, BTreeSet<Vec<u8>>>,
     /// The number of keys that cannot be parsed themselves.
     pub(super) strange: usize,
 }
 
-impl<K: Ord + Clone + DeserializeOwned, V: Clone + DeserializeOwned> Records<K, V> {
+impl<K, V> Records<K, V>
+where
+    K: Ord + Clone + Serialize + DeserializeOwned,
+    V: DeserializeOwned,
+{
     pub(super) fn read(ledger: &dyn Ledger) -> Result<Records<K, V>, LedgerError> {
-        let (by_key, open) = (BTreeMap::new(), BTreeMap::new());
-        let mut records = Records { by_key, open, unusable: BTreeMap::new(), strange: 0 };
-        for (key, value) in ledger.owned()? {
-            records.add(&key, |records, key| {
-                records.by_key.insert(key, serde_json::from_slice(&value).ok()?);
-                Some(())
-            });
-        }
-        for (key, claim) in ledger.open_intents()? {
-            records.add(&key, |records, key| {
-                let intent = match &claim {
-                    Claim::Ours(value) => {
-                        Some(serde_json::from_slice::<Record<V>>(value).ok()?.ours?)
-                    }
-                    Claim::NotOurs => None,
-                };
-                records.open.insert(key, intent);
-                Some(())
-            });
-        }
+        let mut records = Records {
+            by_key: BTreeMap::new(),
+            open: BTreeMap::new(),
+            unusable: BTreeMap::new(),
+            old_forms: BTreeMap::new(),
+            strange: 0,
+        };
+        let owned = ledger.owned()?.into_iter();
+        records.by_key = records.parse(owned, |value| serde_json::from_slice(&value).ok());
+        records.open = records.parse(ledger.open_intents()?.into_iter(), |claim| match claim {
+            Claim::Ours(value) => {
+                let record = serde_json::from_slice::<Record<V>>(&value).ok()?;
+                record.ours.map(Some)
+            }
+            Claim::NotOurs => Some(None),
+        });
         for key in records.unusable.keys() {
             records.by_key.remove(key);
             records.open.remove(key);
@@ -127,14 +130,31 @@ impl<K: Ord + Clone + DeserializeOwned, V: Clone + DeserializeOwned> Records<K, 
         Ok(records)
     }
 
-    fn add(&mut self, key: &[u8], add: impl FnOnce(&mut Self, K) -> Option<()>) {
-        match serde_json::from_slice::<K>(key) {
-            Ok(key) if add(self, key.clone()).is_none() => {
-                self.unusable.insert(key, UNREADABLE.to_owned());
+    /// Parses the entries of a part of the ledger. Of a key that has several forms, this version's
+    /// entry counts.
+    fn parse<E, T>(
+        &mut self,
+        entries: impl Iterator<Item = (Vec<u8>, E)>,
+        parse: impl Fn(E) -> Option<T>,
+    ) -> BTreeMap<K, T> {
+        let (mut parsed, mut old) = (BTreeMap::new(), BTreeMap::new());
+        for (form, entry) in entries {
+            let Ok(key) = serde_json::from_slice::<K>(&form) else {
+                self.strange += 1;
+                continue;
+            };
+            let is_old = serde_json::to_vec(&key).ok().as_ref() != Some(&form);
+            if is_old {
+                self.old_forms.entry(key.clone()).or_default().insert(form);
             }
-            Ok(_) => {}
-            Err(_) => self.strange += 1,
+            match parse(entry) {
+                Some(entry) if is_old => drop(old.insert(key, entry)),
+                Some(entry) => drop(parsed.insert(key, entry)),
+                None => drop(self.unusable.insert(key, UNREADABLE.to_owned())),
+            }
         }
+        old.append(&mut parsed);
+        old
     }
 }
 

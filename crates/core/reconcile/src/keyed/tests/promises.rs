@@ -2,15 +2,15 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io;
 use std::panic::resume_unwind;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::model::{BY_KEY, BY_MARKER, BY_VALUE, pass_time, source};
 use crate::keyed::{
@@ -553,4 +553,76 @@ fn a_long_value_that_is_stored_otherwise_is_recorded() {
     let report = pass(&mut source, &mut ledger, &desired, full());
     assert_eq!((report.trouble(), report.failed().count()), (&[][..], 1));
     assert_eq!((ledger.owned().unwrap().len(), ledger.open_intents().unwrap().len()), (2, 0));
+}
+
+/// A key that earlier versions wrote in another form.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "AnyName")]
+struct Name {
+    name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum AnyName {
+    Old(String),
+    New { name: String },
+}
+
+impl From<AnyName> for Name {
+    fn from(any: AnyName) -> Name {
+        let (AnyName::Old(name) | AnyName::New { name }) = any;
+        Name { name }
+    }
+}
+
+impl Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// Leaves records and an intent of an earlier version, and runs a pass of this one.
+fn renamed<const O: u8>(is_declared: bool) {
+    let (old, mut ledger) = (Plain::<String, u8, O>::new(), MemoryLedger::default());
+    old.pass(&mut ledger, [("a".to_owned(), 1), ("b".to_owned(), 1)].into());
+    let intent = Claim::Ours(br#"{"ours":[2]}"#.to_vec());
+    ledger.begin([(br#""b""#.to_vec(), intent)].into()).unwrap();
+    let name = |name: &str| Name { name: name.to_owned() };
+    let new = Plain::<Name, u8, O>::new();
+    new.0.borrow_mut().extend([(name("a"), 1), (name("b"), 2)]);
+    let mut desired = BTreeMap::new();
+    if is_declared {
+        desired.extend([(name("a"), 1), (name("b"), 2)]);
+    }
+    let report = new.pass(&mut ledger, desired);
+    assert!(report.converged(), "{:?}", report.trouble());
+    assert_eq!((report.findings().len(), report.conflicts().len()), (0, 0));
+    let recorded: Vec<_> = ledger.owned().unwrap().into_keys().collect();
+    let new_forms = [br#"{"name":"a"}"#, br#"{"name":"b"}"#];
+    assert_eq!(recorded, if is_declared { &new_forms[..] } else { &[] });
+    assert!(ledger.open_intents().unwrap().is_empty());
+    assert_eq!(new.0.borrow().len(), recorded.len());
+}
+
+#[test]
+fn a_record_under_the_key_of_an_earlier_version_is_replaced() {
+    for is_declared in [true, false] {
+        renamed::<BY_VALUE>(is_declared);
+        renamed::<BY_KEY>(is_declared);
+    }
+}
+
+#[test]
+fn of_two_records_of_a_key_the_current_version_counts() {
+    let (source, mut ledger) = (Plain::<Name, u8>::new(), MemoryLedger::default());
+    source.0.borrow_mut().insert(Name { name: "a".to_owned() }, 2);
+    for form in [&br#" "a""#[..], br#""a""#, br#"{"name":"a"}"#, br#"{"name": "a"}"#] {
+        let value = if form.ends_with(br#":"a"}"#) { 2 } else { 1 };
+        let claim = Claim::Ours(format!(r#"{{"ours":[{value}]}}"#).into());
+        ledger.commit_outcomes([(form.to_vec(), claim)].into()).unwrap();
+    }
+    assert!(source.pass(&mut ledger, BTreeMap::new()).converged());
+    assert!(source.0.borrow().is_empty());
+    assert_eq!(ledger, MemoryLedger::default());
 }
