@@ -5,7 +5,7 @@ use std::error::Error as StdError;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use trueup_diff::{Found, Verdict, decide};
 
@@ -36,8 +36,6 @@ pub(super) struct Pass<'a, B: Backend> {
     /// The keys that the pass looks at.
     pub(super) keys: BTreeSet<B::Key>,
     pub(super) is_everything: bool,
-    /// Keys that failed and are due again, even if their value was stored otherwise.
-    pub(super) due: BTreeSet<B::Key>,
     pub(super) done: Done<B>,
 }
 
@@ -229,11 +227,13 @@ impl<B: Backend> Pass<'_, B> {
                 (Verdict::Change | Verdict::Conflict, Some(to), Some(from))
                     if is_refused
                         && (is_ours || B::OWNERSHIP == Ownership::Value)
-                        && !(is_ours && self.due.contains(&key)) =>
+                        && !(is_ours && self.is_due(&key)) =>
                 {
-                    let failure = stored_otherwise(&to, &from);
-                    let change = Change::Update { key, from, to };
-                    self.done.add_op(change, Outcome::Failed(failure));
+                    let outcome = match self.backoff(&key) {
+                        Some(left) => Outcome::Pending(Pending::Backoff(left)),
+                        None => Outcome::Failed(stored_otherwise(&to, &from)),
+                    };
+                    self.done.add_op(Change::Update { key, from, to }, outcome);
                 }
                 (Verdict::Change, Some(to), Some(from)) => {
                     let change = Change::Update { key, from, to };
@@ -276,16 +276,28 @@ impl<B: Backend> Pass<'_, B> {
     fn has_failed(&self, key: &B::Key) -> bool {
         let known = || self.undone.get(&op_key(B::KIND, key));
         !self.undone.is_empty()
-            && known().is_some_and(|(_, it)| matches!(it.condition, Condition::Failed { .. }))
+            && known().is_some_and(|(_, it)| {
+                matches!(it.condition, Condition::Failed { .. } | Condition::StoredOtherwise { .. })
+            })
+    }
+
+    /// Returns how long the driver puts off an op on the object; `None` if it may be tried.
+    fn backoff(&self, key: &B::Key) -> Option<Duration> {
+        if self.limits.has_backoff() { self.limits.backoff(op_key(B::KIND, key)) } else { None }
+    }
+
+    /// Returns true if the driver has put off the object's op, and no longer does. In a pass over
+    /// everything, only the end of its delay shows this.
+    fn is_due(&self, key: &B::Key) -> bool {
+        self.limits.due().contains(&op_key(B::KIND, key))
+            || self.limits.has_backoff() && self.has_failed(key) && self.backoff(key).is_none()
     }
 
     /// Returns why a change is not made now; `None` if it is. `ahead` is the number of changes
     /// before it.
     fn held(&self, change: &Change<B::Key, B::Value>, ahead: usize) -> Option<Pending<Wait>> {
         let key = change.key();
-        if self.limits.has_backoff()
-            && let Some(left) = self.limits.backoff(op_key(B::KIND, key))
-        {
+        if let Some(left) = self.backoff(key) {
             return Some(Pending::Backoff(left));
         }
         if let Some(left) = self.contention.hold(key, digest(change.to()), self.now) {

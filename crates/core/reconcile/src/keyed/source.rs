@@ -51,13 +51,6 @@ struct Known<B: Backend> {
     revision: Revision,
 }
 
-/// The keys of a pass over dirty keys.
-struct DirtyKeys<B: Backend> {
-    keys: BTreeSet<B::Key>,
-    /// The failed ones among them that are due again.
-    due: BTreeSet<B::Key>,
-}
-
 impl<B: Backend> Keyed<B> {
     /// Creates a source for a backend.
     pub fn new(backend: B) -> Keyed<B> {
@@ -116,14 +109,14 @@ impl<B: Backend> Keyed<B> {
         known: &Known<B>,
         input: &PassInput<'_, Self>,
         events: BTreeSet<B::Key>,
-    ) -> Option<DirtyKeys<B>> {
-        let due: BTreeSet<_> = (input.limits.due().iter())
-            .map(|key| Some(self.undone.get(key)?.0.clone()))
-            .collect::<Option<_>>()?;
+    ) -> Option<BTreeSet<B::Key>> {
         let mut keys = events;
         keys.extend(input.desired.since(known.revision)?.cloned());
-        keys.extend(self.unsettled.iter().chain(&due).chain(known.records.open.keys()).cloned());
-        Some(DirtyKeys { keys, due })
+        keys.extend(self.unsettled.iter().chain(known.records.open.keys()).cloned());
+        for due in input.limits.due() {
+            keys.insert(self.undone.get(due)?.0.clone());
+        }
+        Some(keys)
     }
 
     /// Notes the objects that are not in place. Returns the statuses that have changed.
@@ -196,11 +189,11 @@ impl<B: Backend> Source for Keyed<B> {
         // A pass that ends with an error leaves nothing known.
         let known = self.known.take().filter(|_| input.limits.extent() == Extent::Dirty);
         let dirty = known.and_then(|known| {
-            let DirtyKeys { keys, due } = self.dirty_keys(&known, &input, events)?;
-            Some((known.records, keys, due))
+            let keys = self.dirty_keys(&known, &input, events)?;
+            Some((known.records, keys))
         });
         let is_everything = dirty.is_none();
-        let (records, keys, due) = match dirty {
+        let (records, keys) = match dirty {
             Some(dirty) => dirty,
             None => {
                 let records = Records::read(input.ledger).map_err(Error::Ledger)?;
@@ -210,10 +203,7 @@ impl<B: Backend> Source for Keyed<B> {
                     .chain(records.unusable.keys())
                     .cloned()
                     .collect();
-                let due = (input.limits.due().iter())
-                    .filter_map(|key| Some(self.undone.get(key)?.0.clone()))
-                    .collect();
-                (records, keys, due)
+                (records, keys)
             }
         };
         let now = (self.clock)();
@@ -231,7 +221,6 @@ impl<B: Backend> Source for Keyed<B> {
             records,
             keys,
             is_everything,
-            due,
             done: Done::default(),
         };
         let mut report = guarded(|| pass.run()).map_err(Error::Panicked)??;

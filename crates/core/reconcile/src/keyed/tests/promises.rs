@@ -226,6 +226,28 @@ fn what_is_stored_otherwise_is_tried_again_when_it_is_due() {
 }
 
 #[test]
+fn what_is_stored_otherwise_is_put_off_and_tried_again_in_a_pass_over_everything() {
+    let (mut source, mut ledger) = new::<BY_KEY>();
+    source.backend.is_loud = true;
+    let desired = declared(&[(1, "one")]);
+    let later = |_| Some(Duration::from_secs(1));
+    let never = |_| None;
+    for tries in 1..4 {
+        let report = pass(&mut source, &mut ledger, &desired, full().with_backoff(&never));
+        assert_eq!((report.failed().count(), source.backend.changes.len()), (1, tries));
+        // Until it is due, it does not fail anew.
+        let report = pass(&mut source, &mut ledger, &desired, full().with_backoff(&later));
+        assert!(matches!(report.ops()[0].outcome, Outcome::Pending(Pending::Backoff(_))));
+        assert_eq!(condition(&report, 1), None, "no change of its status");
+        assert_eq!(source.backend.changes.len(), tries);
+    }
+    // The next process has no failure to try again.
+    source = super::model::source(source.backend);
+    let report = pass(&mut source, &mut ledger, &desired, full().with_backoff(&never));
+    assert_eq!((report.failed().count(), source.backend.changes.len()), (1, 3));
+}
+
+#[test]
 fn a_panic_costs_one_object() {
     let (mut source, mut ledger) = new::<BY_VALUE>();
     source.backend.panics.insert(2);
