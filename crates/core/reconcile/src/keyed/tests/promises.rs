@@ -17,8 +17,8 @@ use crate::keyed::{
     Backend, Change, Entries, Events, Keyed, Keys, Observation, Ownership, Repeated, Report,
 };
 use crate::{
-    Claim, Condition, ErrorClass, Extent, Ledger as _, MemoryLedger, Outcome, PassInput,
-    PassLimits, Pending, Report as _, Source as _,
+    Claim, Condition, Drained, ErrorClass, EventCoverage, Extent, Hints, Ledger as _, MemoryLedger,
+    Outcome, PassInput, PassLimits, Pending, Report as _, Source as _, Subscribed,
 };
 
 /// A subsystem whose faults a test sets.
@@ -32,6 +32,8 @@ struct Texts<const O: u8> {
     /// Keys whose change is refused.
     refuses: BTreeSet<u32>,
     events: BTreeSet<u32>,
+    /// The error of the next drain.
+    ends: Option<io::Error>,
     /// The keys of each observation.
     asked: Vec<usize>,
     changes: Vec<(&'static str, u32)>,
@@ -102,7 +104,18 @@ impl<const O: u8> Backend for Texts<O> {
     }
 
     fn drain(&mut self) -> io::Result<Events<u32>> {
-        Ok(Events::Keys(std::mem::take(&mut self.events)))
+        match self.ends.take() {
+            Some(error) => Err(error),
+            None => Ok(Events::Keys(std::mem::take(&mut self.events))),
+        }
+    }
+
+    fn subscribe(&mut self, (): &(), _: Hints) -> Subscribed<(), io::Error> {
+        Subscribed::Active(())
+    }
+
+    fn reports_every_change(&self) -> bool {
+        true
     }
 }
 
@@ -245,6 +258,47 @@ fn what_is_stored_otherwise_is_put_off_and_tried_again_in_a_pass_over_everything
     source = super::model::source(source.backend);
     let report = pass(&mut source, &mut ledger, &desired, full().with_backoff(&never));
     assert_eq!((report.failed().count(), source.backend.changes.len()), (1, 3));
+}
+
+#[test]
+fn the_end_of_a_subscription_that_a_pass_meets_reaches_the_driver() {
+    let (mut source, mut ledger) = new::<BY_VALUE>();
+    let desired = declared(&[(1, "one"), (2, "two")]);
+    assert!(source.subscribe(&(), Hints::new(|| {})).is_active());
+    for _ in 0..2 {
+        let report = pass(&mut source, &mut ledger, &desired, dirty());
+        assert_eq!((report.converged(), report.coverage()), (true, EventCoverage::Everything));
+    }
+    source.backend.ends = Some(io::Error::other("the socket is closed"));
+    source.backend.texts.remove(&2); // without an event
+    let report = pass(&mut source, &mut ledger, &desired, dirty());
+    assert_eq!(source.backend.texts.len(), 2, "the pass looks at everything");
+    assert_eq!(report.trouble(), ["the events have ended: the socket is closed"]);
+    assert_eq!((report.converged(), report.coverage()), (false, EventCoverage::Nothing));
+    // Another pass does not take the error from the driver.
+    assert!(pass(&mut source, &mut ledger, &desired, full()).converged());
+    assert_eq!(source.drain().unwrap_err().to_string(), "the socket is closed");
+    assert!(source.subscribe(&(), Hints::new(|| {})).is_active());
+    assert_eq!(source.drain().unwrap(), Drained::Nothing);
+    let report = pass(&mut source, &mut ledger, &desired, dirty());
+    assert_eq!((report.converged(), report.coverage()), (true, EventCoverage::Everything));
+}
+
+#[test]
+fn events_of_very_many_keys_mean_everything() {
+    let (mut source, mut ledger) = new::<BY_VALUE>();
+    let desired = declared(&[(1, "one"), (2, "two")]);
+    for (events, looked_at) in [(4096, 4096), (4097, 2)] {
+        assert!(pass(&mut source, &mut ledger, &desired, full()).converged());
+        for key in 0..events {
+            // Other writers' objects, in several drains.
+            source.backend.events.insert(key + 10);
+            assert_eq!(source.drain().unwrap(), Drained::Hint);
+            assert!(source.dirty.len() <= 4096);
+        }
+        let report = pass(&mut source, &mut ledger, &desired, dirty());
+        assert_eq!((report.observed(), report.converged()), (looked_at, true));
+    }
 }
 
 #[test]
