@@ -570,6 +570,21 @@ fn a_value_may_be_nothing() {
     assert!(names.0.borrow().is_empty());
 }
 
+#[test]
+fn a_float_keeps_all_its_bits_in_the_ledger() {
+    let floats = Plain::<u32, f64>::new();
+    // Numbers of every size, with as many digits as they can have.
+    let bits = (0..5_000_u64).map(|n| f64::from_bits(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    let desired: BTreeMap<u32, f64> = (0..).zip(bits.filter(|float| float.is_finite())).collect();
+    let mut ledger = MemoryLedger::default();
+    assert!(floats.pass(&mut ledger, desired.clone()).converged());
+    assert_eq!(*floats.0.borrow(), desired);
+    // The next process finds each as ours.
+    let report = floats.pass(&mut ledger, BTreeMap::new());
+    assert_eq!((report.findings().len(), report.converged()), (0, true));
+    assert!(floats.0.borrow().is_empty());
+}
+
 /// Declares what the ledger cannot record, beside one object that it can.
 fn unrecordable<const O: u8>() {
     let (floats, mut ledger) = (Plain::<String, f64, O>::new(), MemoryLedger::default());
