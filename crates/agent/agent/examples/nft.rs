@@ -14,9 +14,7 @@ const CHAIN: &str = "inet filter input";
 
 /// The rules by name. A rule's comment is our marker and its name.
 #[derive(Default)]
-struct Nft {
-    handles: BTreeMap<String, String>,
-}
+struct Nft;
 
 fn nft(scope: &Namespace, command: &str) -> io::Result<String> {
     let run = || Command::new("nft").args(["-a", "-s", command]).output();
@@ -32,21 +30,23 @@ fn nft(scope: &Namespace, command: &str) -> io::Result<String> {
     Err(io::Error::new(kind, said.lines().next().unwrap_or("nft failed").to_owned()))
 }
 
-impl Nft {
-    fn list(&mut self, scope: &Namespace) -> io::Result<BTreeMap<String, String>> {
-        let mut rules = BTreeMap::new();
-        let listed = match nft(scope, &format!("list chain {CHAIN}")) {
-            Err(error) if error.kind() == ErrorKind::NotFound => String::new(), // no chain yet
-            listed => listed?,
-        };
-        for line in listed.lines() {
-            let Some((rule, handle)) = line.trim().rsplit_once("\" # handle ") else { continue };
-            let Some((rule, name)) = rule.rsplit_once(" comment \"trueup ") else { continue };
-            rules.insert(name.to_owned(), rule.to_owned());
-            self.handles.insert(name.to_owned(), handle.to_owned());
-        }
-        Ok(rules)
+/// Lists our rules by name, with their handles. Several rules of one name, such as another program's
+/// copies, are one object. No file declares its value, so they become one rule.
+fn list(scope: &Namespace) -> io::Result<BTreeMap<String, (String, Vec<String>)>> {
+    let listed = match nft(scope, &format!("list chain {CHAIN}")) {
+        Err(error) if error.kind() == ErrorKind::NotFound => String::new(), // no chain yet
+        listed => listed?,
+    };
+    let mut rules = BTreeMap::<_, (String, Vec<_>)>::new();
+    for line in listed.lines() {
+        let Some((rule, handle)) = line.trim().rsplit_once("\" # handle ") else { continue };
+        let Some((rule, name)) = rule.rsplit_once(" comment \"trueup ") else { continue };
+        let (text, handles) = rules.entry(name.to_owned()).or_default();
+        *text += if handles.is_empty() { "" } else { "; " };
+        *text += rule;
+        handles.push(handle.to_owned());
     }
+    Ok(rules)
 }
 
 impl Backend for Nft {
@@ -63,7 +63,7 @@ impl Backend for Nft {
         scope: &Namespace,
         _: Keys<'_, String>,
     ) -> io::Result<Observation<String, String>> {
-        Ok(self.list(scope)?.into())
+        Ok(list(scope)?.into_iter().map(|(name, (text, _))| (name, text)).collect())
     }
 
     fn has_marker(&self, _: &String, _: &String) -> bool {
@@ -72,17 +72,20 @@ impl Backend for Nft {
 
     fn apply(&mut self, scope: &Namespace, change: &Change<String, String>) -> io::Result<()> {
         let name = change.key();
-        if self.list(scope)?.get(name) != change.from() {
+        let (text, handles) = list(scope)?.remove(name).unzip();
+        if text.as_ref() != change.from() {
             return Err(ErrorKind::AlreadyExists.into()); // a handle may be another rule's by now
         }
-        let handle = self.handles.get(name).map_or("", |handle| handle);
-        let rule = change.to().map(|rule| format!("{rule} comment \"trueup {name}\""));
-        let command = match change {
-            Change::Create { .. } => format!("add rule {CHAIN}"),
-            Change::Update { .. } => format!("replace rule {CHAIN} handle {handle}"),
-            Change::Delete { .. } => format!("delete rule {CHAIN} handle {handle}"),
-        };
-        nft(scope, &format!("{command} {}", rule.unwrap_or_default())).map(drop)
+        let mut rule = change.to().map(|rule| format!("{rule} comment \"trueup {name}\""));
+        let mut commands = Vec::new();
+        for handle in handles.unwrap_or_default() {
+            commands.push(match rule.take() {
+                Some(rule) => format!("replace rule {CHAIN} handle {handle} {rule}"),
+                None => format!("delete rule {CHAIN} handle {handle}"),
+            });
+        }
+        commands.extend(rule.map(|rule| format!("add rule {CHAIN} {rule}")));
+        nft(scope, &commands.join("; ")).map(drop) // all of them or none
     }
 
     fn classify(error: &io::Error) -> ErrorClass {

@@ -8,9 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_reconcile::{Claim, Ledger, LedgerError, LedgerScope};
 
-use crate::record::{
-    Decoder, Encoder, Keyspace, MAX_KEY, MAX_VALUE, Transaction, check_len, get, scan,
-};
+use crate::record::{Decoder, Encoder, Keyspace, MAX_KEY, Transaction, check_len, get, scan};
 use crate::{Error, Journal, Refusal};
 
 type Claims = BTreeMap<Vec<u8>, Claim>;
@@ -94,9 +92,9 @@ impl JournalLedger {
         work: fn(&mut Transaction<'_>, &[u8], Claims) -> Result<(), Error>,
     ) -> Result<(), Error> {
         for (key, claim) in &claims {
-            check_len("a key", key, MAX_KEY)?;
+            check_len("a key", key, Claim::MAX_KEY)?;
             if let Claim::Ours(value) = claim {
-                check_len(&format!("the value of {}", shown(key)), value, MAX_VALUE)?;
+                check_len(&format!("the value of {}", shown(key)), value, Claim::MAX_VALUE)?;
             }
         }
         if claims.is_empty() {
@@ -119,7 +117,7 @@ impl Ledger for JournalLedger {
     /// Makes one commit, or none if there are no intents. After an error, the intents may not be
     /// recorded, and the caller changes nothing: [`Refused`](crate::ErrorKind::Refused) with
     /// [`OpenIntent`](Refusal::OpenIntent), [`Invalid`](crate::ErrorKind::Invalid) if a key is
-    /// longer than 65536 bytes or a value than 16 MiB, and as for any write
+    /// longer than [`Claim::MAX_KEY`] or a value than [`Claim::MAX_VALUE`], and as for any write
     /// [`NotDurable`](crate::ErrorKind::NotDurable) and [`ReadOnly`](crate::ErrorKind::ReadOnly).
     fn begin(&mut self, intents: Claims) -> Result<(), LedgerError> {
         self.write(intents, begin).map_err(LedgerError::new)

@@ -14,6 +14,13 @@ pub enum Claim {
     NotOurs,
 }
 
+impl Claim {
+    /// The length in bytes up to which every ledger holds a key. It may refuse longer ones.
+    pub const MAX_KEY: usize = 65_536;
+    /// The length in bytes up to which every ledger holds a value. It may refuse longer ones.
+    pub const MAX_VALUE: usize = 16 * 1024 * 1024;
+}
+
 /// The scope of a ledger: a namespace and a boot, by names that are never reused.
 ///
 /// Such names are the cookie of a network namespace (`SO_NETNS_COOKIE`) and the id of the boot
@@ -64,7 +71,8 @@ impl LedgerScope {
 /// the outcome that was read back. A crash in between leaves intents open. The next pass finds them
 /// in [`open_intents`](Self::open_intents), observes the objects, and commits their outcomes.
 ///
-/// A call with nothing to record costs nothing.
+/// A call with nothing to record costs nothing. A ledger may refuse a whole call for one key or value
+/// that is too long, so a source checks each against [`Claim::MAX_KEY`] and [`Claim::MAX_VALUE`].
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -141,7 +149,8 @@ impl Error for LedgerError {
     }
 }
 
-/// A ledger in memory, for tests, and for programs whose restart may forget what they own.
+/// A ledger in memory, for tests, and for programs whose restart may forget what they own. It refuses
+/// what a durable ledger may refuse.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -172,11 +181,13 @@ impl Ledger for MemoryLedger {
         if intents.keys().any(|key| self.open.contains_key(key)) {
             return Err(LedgerError::new("an earlier intent of a key is still open"));
         }
+        check(&intents)?;
         self.open.extend(intents);
         Ok(())
     }
 
     fn commit_outcomes(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
+        check(&claims)?;
         for (key, claim) in claims {
             self.open.remove(&key);
             match claim {
@@ -185,6 +196,21 @@ impl Ledger for MemoryLedger {
             }
         }
         Ok(())
+    }
+}
+
+/// Refuses keys and values that are too long.
+fn check(claims: &BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
+    let is_short = |(key, claim): (&Vec<u8>, &Claim)| {
+        let value = match claim {
+            Claim::Ours(value) => value.len(),
+            Claim::NotOurs => 0,
+        };
+        key.len() <= Claim::MAX_KEY && value <= Claim::MAX_VALUE
+    };
+    match claims.iter().all(is_short) {
+        true => Ok(()),
+        false => Err(LedgerError::new("a key or a value is too long")),
     }
 }
 

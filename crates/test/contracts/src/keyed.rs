@@ -7,8 +7,8 @@ use trueup_reconcile::keyed::{
     Backend, Change, Entries, Keyed, Keys, Observation, Ownership, Report,
 };
 use trueup_reconcile::{
-    Claim, Extent, Ledger, LedgerError, MemoryLedger, PassInput, PassLimits, Report as _,
-    Source as _,
+    Claim, ErrorClass, Extent, Ledger, LedgerError, MemoryLedger, PassInput, PassLimits,
+    Report as _, Source as _,
 };
 
 /// A subsystem for one test, with another writer.
@@ -63,6 +63,10 @@ where
         ("a_changed_value_is_replaced_in_place", a_changed_value_is_replaced_in_place),
         ("a_removed_object_is_made_again", a_removed_object_is_made_again),
         ("a_create_takes_no_other_writers_object", a_create_takes_no_other_writers_object),
+        (
+            "an_object_that_another_writer_makes_first_stays_foreign",
+            an_object_that_another_writer_makes_first_stays_foreign,
+        ),
         ("a_foreign_object_stays", a_foreign_object_stays),
         ("each_op_has_one_outcome_within_the_limits", each_op_has_one_outcome_within_the_limits),
         (
@@ -334,20 +338,113 @@ where
     ValueOf<F>: Debug,
 {
     let mut process = Process::new(fixture);
-    let Some((key, to, foreign)) = fixture.samples().pop() else { return };
-    if fixture.write(&key, Some(&foreign)) {
-        let before = process.values();
-        let create = Change::Create { key: key.clone(), to };
+    let Some((key, to, other)) = fixture.samples().pop() else { return };
+    for foreign in [other, to.clone()] {
+        if !fixture.write(&key, Some(&foreign)) {
+            break;
+        }
+        let (before, is_equal) = (process.values(), to == foreign);
+        let create = Change::Create { key: key.clone(), to: to.clone() };
+        let found = if is_equal { "an equal" } else { "another" };
         match process.source.backend_mut().apply(fixture.scope(), &create) {
-            Ok(()) => panic!("{key} has another writer's object, and a create succeeded"),
-            Err(error) => {
-                let class = F::Backend::classify(&error);
-                assert!(!class.is_permanent(), "{key} exists ({error}), and the class is {class}");
-            }
+            Ok(()) => panic!("another writer made {found} {key}, and a create succeeded"),
+            Err(error) => match F::Backend::classify(&error) {
+                ErrorClass::Conflict => {}
+                ErrorClass::DoneAlready if is_equal => {}
+                class => {
+                    panic!("another writer made {found} {key}, and a create is {class}: {error}")
+                }
+            },
         }
         assert!(process.values() == before, "a refused create has changed {key}");
+        process.clear();
     }
-    process.clear();
+}
+
+/// Another writer makes an object after it was read as missing, and before ours is made.
+fn an_object_that_another_writer_makes_first_stays_foreign<F: Fixture>(fixture: &F)
+where
+    ValueOf<F>: Debug,
+{
+    let Some((key, to, other)) = fixture.samples().pop() else { return };
+    for foreign in [other, to.clone()] {
+        let first = Some((key.clone(), foreign));
+        let mut source = Keyed::new(Raced { backend: fixture.backend(), fixture, first });
+        let mut ledger = MemoryLedger::default();
+        let mut pass = |desired: &Desired<F>| {
+            let input = PassInput::new(fixture.scope(), desired, &mut ledger, &());
+            source.reconcile(input).unwrap_or_else(|error| panic!("a pass could not run: {error}"))
+        };
+        pass(&Entries::from(BTreeMap::from([(key.clone(), to.clone())])));
+        let mut process = Process::new(fixture);
+        let before = process.values();
+        if before.is_empty() {
+            break; // another writer cannot make it
+        }
+        pass(&Entries::default());
+        assert!(process.values() == before, "another writer's {key} became ours and was deleted");
+        assert_eq!(ledger, MemoryLedger::default(), "the ledger has another writer's {key}");
+        process.clear();
+    }
+}
+
+/// A backend whose first change comes after another writer's.
+struct Raced<'a, F: Fixture> {
+    backend: F::Backend,
+    fixture: &'a F,
+    first: Option<(KeyOf<F>, ValueOf<F>)>,
+}
+
+impl<F: Fixture> Backend for Raced<'_, F> {
+    type Scope = <F::Backend as Backend>::Scope;
+    type Key = KeyOf<F>;
+    type Value = ValueOf<F>;
+    type Error = <F::Backend as Backend>::Error;
+
+    const KIND: &'static str = F::Backend::KIND;
+    const OWNERSHIP: Ownership = F::Backend::OWNERSHIP;
+
+    fn observe(
+        &mut self,
+        scope: &Self::Scope,
+        keys: Keys<'_, KeyOf<F>>,
+    ) -> Result<Observation<KeyOf<F>, ValueOf<F>>, Self::Error> {
+        self.backend.observe(scope, keys)
+    }
+
+    fn apply(
+        &mut self,
+        scope: &Self::Scope,
+        change: &Change<KeyOf<F>, ValueOf<F>>,
+    ) -> Result<(), Self::Error> {
+        self.backend.apply(scope, change)
+    }
+
+    fn classify(error: &Self::Error) -> ErrorClass {
+        F::Backend::classify(error)
+    }
+
+    fn apply_all(
+        &mut self,
+        scope: &Self::Scope,
+        changes: &[Change<KeyOf<F>, ValueOf<F>>],
+        done: &mut dyn FnMut(Result<(), Self::Error>) -> bool,
+    ) {
+        if let Some((key, value)) = self.first.take()
+            && !self.fixture.write(&key, Some(&value))
+        {
+            return;
+        }
+        self.backend.apply_all(scope, changes, done);
+    }
+
+    fn same(desired: &ValueOf<F>, observed: &ValueOf<F>) -> bool {
+        F::Backend::same(desired, observed)
+    }
+
+    fn has_marker(&self, key: &KeyOf<F>, value: &ValueOf<F>) -> bool {
+        self.backend.has_marker(key, value)
+    }
 }
 
 fn a_foreign_object_stays<F: Fixture>(fixture: &F)

@@ -8,7 +8,7 @@ use std::fmt;
 use trueup_diff::{ChangeLog, Revision};
 
 /// The number of changes remembered. After more, a pass looks at everything.
-const KEPT: usize = 4096;
+pub(super) const KEPT: usize = 4096;
 
 /// The declared values by key.
 ///

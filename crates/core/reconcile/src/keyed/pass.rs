@@ -5,7 +5,7 @@ use std::error::Error as StdError;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use trueup_diff::{Found, Verdict, decide};
 
@@ -16,8 +16,8 @@ use super::record::{Record, Records, encode, is_ours, settle};
 use super::report::{Conflict, Finding, Op, Report, Wait, digest, op_key, value_text};
 use super::source::Error;
 use crate::{
-    Condition, ErrorClass, EventCoverage, Failure, Ledger, LedgerError, OpKey, Outcome, PassLimits,
-    Pending, Status,
+    Claim, Condition, ErrorClass, EventCoverage, Failure, Ledger, LedgerError, OpKey, Outcome,
+    PassLimits, Pending, Status,
 };
 
 /// A running pass: its inputs, and the results so far.
@@ -36,8 +36,6 @@ pub(super) struct Pass<'a, B: Backend> {
     /// The keys that the pass looks at.
     pub(super) keys: BTreeSet<B::Key>,
     pub(super) is_everything: bool,
-    /// Keys that failed and are due again, even if their value was stored otherwise.
-    pub(super) due: BTreeSet<B::Key>,
     pub(super) done: Done<B>,
 }
 
@@ -88,8 +86,8 @@ impl<B: Backend> Pass<'_, B> {
         }
         let mut seen = self.observe()?;
         self.settle(&seen).map_err(Error::Ledger)?;
-        let steps = self.plan(&seen);
-        if let Some(tried) = self.apply(&steps) {
+        let mut steps = self.plan(&seen);
+        if let Some(tried) = self.apply(&mut steps) {
             match self.observe() {
                 Ok(after) => {
                     self.verify(steps, tried, &after);
@@ -120,7 +118,7 @@ impl<B: Backend> Pass<'_, B> {
     fn settle(&mut self, seen: &Seen<B>) -> Result<(), LedgerError> {
         let mut claims = Claims::<B>::new();
         for key in &self.keys {
-            if seen.doubt(key).is_some() || self.records.unreadable.contains(key) {
+            if seen.doubt(key).is_some() || self.records.unusable.contains_key(key) {
                 continue;
             }
             let now = seen.values.get(key);
@@ -137,9 +135,9 @@ impl<B: Backend> Pass<'_, B> {
                 }
                 (None, Ownership::Key) => before.cloned(),
             };
-            let otherwise = record.and_then(|record| record.otherwise.clone());
-            let otherwise =
-                otherwise.filter(|(to, stored)| wanted == Some(to) && now == Some(stored));
+            let otherwise = record
+                .and_then(|record| record.otherwise)
+                .filter(|otherwise| *otherwise == (digest(wanted), digest(now)));
             if let (Some(applied), None, Some(found)) = (before, &ours, now) {
                 let (key, applied, found) = (key.clone(), applied.clone(), found.clone());
                 self.done.findings.push(Finding::Left { key, applied, found });
@@ -149,7 +147,8 @@ impl<B: Backend> Pass<'_, B> {
                 Some(record) => *record == settled,
                 None => settled.is_empty(),
             };
-            if !is_known || self.records.open.contains_key(key) {
+            let is_open = self.records.open.contains_key(key);
+            if !is_known || is_open || self.records.old_forms.contains_key(key) {
                 claims.insert(key.clone(), settled);
             }
         }
@@ -162,16 +161,26 @@ impl<B: Backend> Pass<'_, B> {
         self.commit(claims)
     }
 
-    /// Commits records to the ledger, which closes their intents.
-    fn commit(&mut self, claims: Claims<B>) -> Result<(), LedgerError> {
+    /// Commits records to the ledger, which closes their intents. A record that the ledger cannot
+    /// hold stays as it is, and its key is left alone from now on.
+    fn commit(&mut self, mut claims: Claims<B>) -> Result<(), LedgerError> {
+        let mut encoded = BTreeMap::new();
+        claims.retain(|key, record| match encode(key, record) {
+            Ok((key, claim)) => encoded.insert(key, claim).is_none(),
+            Err(why) => {
+                let why = format!("its record in the ledger cannot be written: {why}");
+                self.records.unusable.insert(key.clone(), why);
+                false
+            }
+        });
         if claims.is_empty() {
             return Ok(());
         }
-        let mut encoded = BTreeMap::new();
-        for (key, record) in &claims {
-            encoded.insert(encode(key)?, record.claim()?);
-        }
+        // A key's new record replaces the ones under its old forms.
+        let old_forms = claims.keys().filter_map(|key| self.records.old_forms.get(key));
+        encoded.extend(old_forms.flatten().map(|form| (form.clone(), Claim::NotOurs)));
         self.ledger.commit_outcomes(encoded)?;
+        self.records.old_forms.retain(|key, _| !claims.contains_key(key));
         self.note(claims);
         Ok(())
     }
@@ -189,10 +198,8 @@ impl<B: Backend> Pass<'_, B> {
 
     /// Returns why nothing may be done about a key; `None` if it is known.
     fn doubt(&self, key: &B::Key, seen: &Seen<B>) -> Option<String> {
-        if self.records.unreadable.contains(key) {
-            return Some("its record in the ledger cannot be parsed".to_owned());
-        }
-        seen.doubt(key).map(|why| format!("it could not be read: {why}"))
+        let unusable = self.records.unusable.get(key).cloned();
+        unusable.or_else(|| seen.doubt(key).map(|why| format!("it could not be read: {why}")))
     }
 
     /// Decides about each key, and returns the ops that are due, within the limits.
@@ -220,11 +227,13 @@ impl<B: Backend> Pass<'_, B> {
                 (Verdict::Change | Verdict::Conflict, Some(to), Some(from))
                     if is_refused
                         && (is_ours || B::OWNERSHIP == Ownership::Value)
-                        && !(is_ours && self.due.contains(&key)) =>
+                        && !(is_ours && self.is_due(&key)) =>
                 {
-                    let failure = stored_otherwise(&to, &from);
-                    let change = Change::Update { key, from, to };
-                    self.done.add_op(change, Outcome::Failed(failure));
+                    let outcome = match self.backoff(&key) {
+                        Some(left) => Outcome::Pending(Pending::Backoff(left)),
+                        None => Outcome::Failed(stored_otherwise(&to, &from)),
+                    };
+                    self.done.add_op(Change::Update { key, from, to }, outcome);
                 }
                 (Verdict::Change, Some(to), Some(from)) => {
                     let change = Change::Update { key, from, to };
@@ -267,16 +276,28 @@ impl<B: Backend> Pass<'_, B> {
     fn has_failed(&self, key: &B::Key) -> bool {
         let known = || self.undone.get(&op_key(B::KIND, key));
         !self.undone.is_empty()
-            && known().is_some_and(|(_, it)| matches!(it.condition, Condition::Failed { .. }))
+            && known().is_some_and(|(_, it)| {
+                matches!(it.condition, Condition::Failed { .. } | Condition::StoredOtherwise { .. })
+            })
+    }
+
+    /// Returns how long the driver puts off an op on the object; `None` if it may be tried.
+    fn backoff(&self, key: &B::Key) -> Option<Duration> {
+        if self.limits.has_backoff() { self.limits.backoff(op_key(B::KIND, key)) } else { None }
+    }
+
+    /// Returns true if the driver has put off the object's op, and no longer does. In a pass over
+    /// everything, only the end of its delay shows this.
+    fn is_due(&self, key: &B::Key) -> bool {
+        self.limits.due().contains(&op_key(B::KIND, key))
+            || self.limits.has_backoff() && self.has_failed(key) && self.backoff(key).is_none()
     }
 
     /// Returns why a change is not made now; `None` if it is. `ahead` is the number of changes
     /// before it.
     fn held(&self, change: &Change<B::Key, B::Value>, ahead: usize) -> Option<Pending<Wait>> {
         let key = change.key();
-        if self.limits.has_backoff()
-            && let Some(left) = self.limits.backoff(op_key(B::KIND, key))
-        {
+        if let Some(left) = self.backoff(key) {
             return Some(Pending::Backoff(left));
         }
         if let Some(left) = self.contention.hold(key, digest(change.to()), self.now) {
@@ -286,16 +307,17 @@ impl<B: Backend> Pass<'_, B> {
         is_over.then_some(Pending::Cut)
     }
 
-    /// Records the intents, and makes the changes. Returns the result of each step, or `None` if
-    /// none was begun.
-    fn apply(&mut self, steps: &[Ranked<B>]) -> Option<Vec<Tried>> {
+    /// Records the intents, and makes the changes. Leaves out steps that cannot be recorded.
+    /// Returns the result of each other step, or `None` if none was begun.
+    fn apply(&mut self, steps: &mut Vec<Ranked<B>>) -> Option<Vec<Tried>> {
+        let intents = self.intents(steps);
         if steps.is_empty() || !self.limits.may_change([B::KIND]) {
             return None;
         }
-        if let Err(error) = self.begin(steps) {
+        if let Err(error) = self.begin(intents) {
             self.done.trouble.push(format!("the ledger could not record the intents: {error}"));
             self.done.is_known = false;
-            for step in steps {
+            for step in steps.iter() {
                 self.done.set_outcome(step, Outcome::Pending(Pending::Unrecorded));
             }
             return None;
@@ -328,24 +350,32 @@ impl<B: Backend> Pass<'_, B> {
         Some(tried)
     }
 
-    fn begin(&mut self, steps: &[Ranked<B>]) -> Result<(), LedgerError> {
+    /// Returns the records to write before the steps. A step that the ledger cannot record fails
+    /// alone, and is left out: after a crash, its object would not be known as ours.
+    fn intents(&mut self, steps: &mut Vec<Ranked<B>>) -> Intents<B> {
+        let mut intents = Intents::<B> { before: Claims::<B>::new(), open: BTreeMap::new() };
         if B::OWNERSHIP == Ownership::Marker {
-            return Ok(());
+            return intents;
         }
-        let (mut intents, mut changed) = (BTreeMap::new(), Claims::<B>::new());
-        for op in steps.iter().filter_map(|step| self.done.ops.get(step)) {
-            let (key, to) = (op.change.key(), op.change.to());
-            if let Change::Delete { from, .. } = &op.change {
-                // After a crash, only the value shows that the object has not been deleted yet.
-                let record = self.records.by_key.get(key).and_then(|record| record.ours.as_ref());
-                if record != Some(from) {
-                    changed.insert(key.clone(), Record::new(Some(from.clone())));
+        steps.retain(|step| {
+            let Some(op) = self.done.ops.get_mut(step) else { return false };
+            let known = self.records.by_key.get(op.change.key());
+            let ours = known.and_then(|record| record.ours.as_ref());
+            match intents.add(&op.change, ours) {
+                Ok(()) => true,
+                Err(why) => {
+                    let message = format!("it was not tried, as it cannot be recorded: {why}");
+                    op.outcome = Outcome::Failed(Failure::new(ErrorClass::Invalid, message));
+                    false
                 }
             }
-            intents.insert(encode(key)?, Record::new(to.cloned()).claim()?);
-        }
-        self.commit(changed)?;
-        self.ledger.begin(intents)
+        });
+        intents
+    }
+
+    fn begin(&mut self, intents: Intents<B>) -> Result<(), LedgerError> {
+        self.commit(intents.before)?;
+        if intents.open.is_empty() { Ok(()) } else { self.ledger.begin(intents.open) }
     }
 
     /// Computes the outcome of each step from what was read back, and commits the records.
@@ -403,7 +433,7 @@ impl<B: Backend> Pass<'_, B> {
         };
         let otherwise = match (tried, to, now) {
             (Some(Ok(())), Some(to), Some(now)) if !B::same(to, now) => {
-                Some((to.clone(), now.clone()))
+                Some((digest(Some(to)), digest(Some(now))))
             }
             _ => None,
         };
@@ -480,7 +510,10 @@ impl<B: Backend> Pass<'_, B> {
             let record = self.records.by_key.get(key);
             let is_open = self.records.open.contains_key(key);
             if let Some(why) = self.doubt(key, seen) {
-                let may_be_ours = B::OWNERSHIP == Ownership::Marker || record.is_some() || is_open;
+                let may_be_ours = B::OWNERSHIP == Ownership::Marker
+                    || record.is_some()
+                    || is_open
+                    || self.records.unusable.contains_key(key);
                 if wanted.is_some() || may_be_ours {
                     self.done.is_whole = false;
                     let op = self.done.op_of(key);
@@ -553,6 +586,36 @@ impl<B: Backend> Pass<'_, B> {
             statuses: Vec::new(),
             coverage: EventCoverage::Nothing,
         }
+    }
+}
+
+/// The records to write before the changes.
+struct Intents<B: Backend> {
+    /// The values of objects to delete. After a crash, only the value shows that the object has not
+    /// been deleted yet.
+    before: Claims<B>,
+    open: BTreeMap<Vec<u8>, Claim>,
+}
+
+impl<B: Backend> Intents<B> {
+    /// Adds a change of a key whose value in the ledger is `ours`, or returns why it cannot be
+    /// recorded.
+    fn add(
+        &mut self,
+        change: &Change<B::Key, B::Value>,
+        ours: Option<&B::Value>,
+    ) -> Result<(), String> {
+        let key = change.key();
+        let (encoded, claim) = encode(key, &Record::new(change.to().cloned()))?;
+        if let Change::Delete { from, .. } = change
+            && ours != Some(from)
+        {
+            let before = Record::new(Some(from.clone()));
+            encode(key, &before)?;
+            self.before.insert(key.clone(), before);
+        }
+        self.open.insert(encoded, claim);
+        Ok(())
     }
 }
 

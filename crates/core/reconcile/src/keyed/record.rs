@@ -8,16 +8,21 @@ use serde::{Deserialize, Serialize};
 use super::backend::{Backend, Ownership};
 use crate::{Claim, Ledger, LedgerError};
 
+/// The reason why a key is left alone.
+const UNREADABLE: &str = "its record in the ledger cannot be parsed";
+
 /// The record of a key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[serde(bound(serialize = "V: Serialize", deserialize = "V: Deserialize<'de>"))]
 pub(super) struct Record<V> {
     /// The value that we applied; `None` if the key is not ours.
     #[serde(with = "list", default = "Option::default", skip_serializing_if = "Option::is_none")]
     pub(super) ours: Option<V>,
-    /// A value that was accepted, and the different value that was read back.
+    /// Digests of a value that was accepted, and of the different value that was read back. The
+    /// values themselves may be another writer's, and too long for the ledger.
     #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
-    pub(super) otherwise: Option<(V, V)>,
+    pub(super) otherwise: Option<(u64, u64)>,
 }
 
 impl<V> Record<V> {
@@ -27,14 +32,6 @@ impl<V> Record<V> {
 
     pub(super) fn is_empty(&self) -> bool {
         self.ours.is_none() && self.otherwise.is_none()
-    }
-
-    /// Encodes the record for the ledger.
-    pub(super) fn claim(&self) -> Result<Claim, LedgerError>
-    where
-        V: Serialize,
-    {
-        if self.is_empty() { Ok(Claim::NotOurs) } else { encode(self).map(Claim::Ours) }
     }
 }
 
@@ -56,9 +53,37 @@ mod list {
     }
 }
 
-/// Encodes a key or a record for the ledger.
-pub(super) fn encode(item: &impl Serialize) -> Result<Vec<u8>, LedgerError> {
-    serde_json::to_vec(item).map_err(LedgerError::new)
+/// Encodes a key with its record for the ledger.
+///
+/// # Errors
+///
+/// The ledger cannot hold it, or would return another: the reason, in words.
+pub(super) fn encode<K, V>(key: &K, record: &Record<V>) -> Result<(Vec<u8>, Claim), String>
+where
+    K: Serialize + DeserializeOwned + PartialEq,
+    V: Serialize + DeserializeOwned + PartialEq,
+{
+    let key = json("key", key, Claim::MAX_KEY)?;
+    if record.is_empty() {
+        return Ok((key, Claim::NotOurs));
+    }
+    json("value", record, Claim::MAX_VALUE).map(|value| (key, Claim::Ours(value)))
+}
+
+fn json<T>(noun: &str, item: &T, max: usize) -> Result<Vec<u8>, String>
+where
+    T: Serialize + DeserializeOwned + PartialEq,
+{
+    let bytes = serde_json::to_vec(item)
+        .map_err(|error| format!("its {noun} cannot be written as JSON: {error}"))?;
+    if bytes.len() > max {
+        return Err(format!("its {noun} takes {} bytes as JSON, of at most {max}", bytes.len()));
+    }
+    match serde_json::from_slice::<T>(&bytes) {
+        Ok(read) if read == *item => Ok(bytes),
+        Ok(_) => Err(format!("its {noun} reads back from JSON as another one")),
+        Err(error) => Err(format!("its {noun} cannot be read back from JSON: {error}")),
+    }
 }
 
 /// The parsed content of a ledger.
@@ -66,47 +91,70 @@ pub(super) struct Records<K, V> {
     pub(super) by_key: BTreeMap<K, Record<V>>,
     /// The open intents: the value to apply, or `None` for a delete.
     pub(super) open: BTreeMap<K, Option<V>>,
-    /// Keys whose record or intent cannot be parsed. They are left alone.
-    pub(super) unreadable: BTreeSet<K>,
+    /// Keys whose record or intent cannot be parsed or written, with the reason. They are left
+    /// alone.
+    pub(super) unusable: BTreeMap<K, String>,
+    /// Keys that the ledger has in forms of another version, with these forms. Their records are
+    /// replaced.
+    pub(super) old_forms: BTreeMap<K, BTreeSet<Vec<u8>>>,
     /// The number of keys that cannot be parsed themselves.
     pub(super) strange: usize,
 }
 
-impl<K: Ord + Clone + DeserializeOwned, V: Clone + DeserializeOwned> Records<K, V> {
+impl<K, V> Records<K, V>
+where
+    K: Ord + Clone + Serialize + DeserializeOwned,
+    V: DeserializeOwned,
+{
     pub(super) fn read(ledger: &dyn Ledger) -> Result<Records<K, V>, LedgerError> {
-        let (by_key, open) = (BTreeMap::new(), BTreeMap::new());
-        let mut records = Records { by_key, open, unreadable: BTreeSet::new(), strange: 0 };
-        for (key, value) in ledger.owned()? {
-            records.add(&key, |records, key| {
-                records.by_key.insert(key, serde_json::from_slice(&value).ok()?);
-                Some(())
-            });
-        }
-        for (key, claim) in ledger.open_intents()? {
-            records.add(&key, |records, key| {
-                let intent = match &claim {
-                    Claim::Ours(value) => {
-                        Some(serde_json::from_slice::<Record<V>>(value).ok()?.ours?)
-                    }
-                    Claim::NotOurs => None,
-                };
-                records.open.insert(key, intent);
-                Some(())
-            });
-        }
-        for key in &records.unreadable {
+        let mut records = Records {
+            by_key: BTreeMap::new(),
+            open: BTreeMap::new(),
+            unusable: BTreeMap::new(),
+            old_forms: BTreeMap::new(),
+            strange: 0,
+        };
+        let owned = ledger.owned()?.into_iter();
+        records.by_key = records.parse(owned, |value| serde_json::from_slice(&value).ok());
+        records.open = records.parse(ledger.open_intents()?.into_iter(), |claim| match claim {
+            Claim::Ours(value) => {
+                let record = serde_json::from_slice::<Record<V>>(&value).ok()?;
+                record.ours.map(Some)
+            }
+            Claim::NotOurs => Some(None),
+        });
+        for key in records.unusable.keys() {
             records.by_key.remove(key);
             records.open.remove(key);
         }
         Ok(records)
     }
 
-    fn add(&mut self, key: &[u8], add: impl FnOnce(&mut Self, K) -> Option<()>) {
-        match serde_json::from_slice::<K>(key) {
-            Ok(key) if add(self, key.clone()).is_none() => drop(self.unreadable.insert(key)),
-            Ok(_) => {}
-            Err(_) => self.strange += 1,
+    /// Parses the entries of a part of the ledger. Of a key that has several forms, this version's
+    /// entry counts.
+    fn parse<E, T>(
+        &mut self,
+        entries: impl Iterator<Item = (Vec<u8>, E)>,
+        parse: impl Fn(E) -> Option<T>,
+    ) -> BTreeMap<K, T> {
+        let (mut parsed, mut old) = (BTreeMap::new(), BTreeMap::new());
+        for (form, entry) in entries {
+            let Ok(key) = serde_json::from_slice::<K>(&form) else {
+                self.strange += 1;
+                continue;
+            };
+            let is_old = serde_json::to_vec(&key).ok().as_ref() != Some(&form);
+            if is_old {
+                self.old_forms.entry(key.clone()).or_default().insert(form);
+            }
+            match parse(entry) {
+                Some(entry) if is_old => drop(old.insert(key, entry)),
+                Some(entry) => drop(parsed.insert(key, entry)),
+                None => drop(self.unusable.insert(key, UNREADABLE.to_owned())),
+            }
         }
+        old.append(&mut parsed);
+        old
     }
 }
 

@@ -118,7 +118,7 @@ impl<K, V> Report<K, V> {
     }
 
     /// Returns the problems of the whole pass: an incomplete observation, a ledger that could not
-    /// be written, a pass that could not read back its changes.
+    /// be written, a pass that could not read back its changes, a subscription that has ended.
     pub fn trouble(&self) -> &[String] {
         &self.trouble
     }

@@ -11,7 +11,7 @@ use trueup_diff::Revision;
 
 use super::backend::{Backend, Events};
 use super::contention::Contention;
-use super::entries::Entries;
+use super::entries::{Entries, KEPT};
 use super::pass::{Done, Pass, guarded};
 use super::record::Records;
 use super::report::{Report, Wait, op_key};
@@ -26,7 +26,8 @@ use crate::{
 ///   records, events and statuses of earlier ones. If one of these is in doubt, the pass looks at
 ///   everything.
 /// - A pass over dirty keys looks at: keys of events, declared values that have changed, keys left
-///   by an earlier pass, and failed keys that are due again.
+///   by an earlier pass, and failed keys that are due again. After events of more than 4096 keys,
+///   it looks at everything.
 /// - An object that another writer undoes more than three times in a minute is restored with growing
 ///   delays, from one second to one minute. Another declared value ends the delay.
 pub struct Keyed<B: Backend> {
@@ -37,25 +38,25 @@ pub struct Keyed<B: Backend> {
     undone: BTreeMap<OpKey, (B::Key, Arc<Status>)>,
     /// The keys that the last pass left.
     unsettled: BTreeSet<B::Key>,
-    /// The keys of events since the last pass.
-    dirty: BTreeSet<B::Key>,
+    /// The keys of events since the last pass, at most [`MAX_DIRTY`].
+    pub(super) dirty: BTreeSet<B::Key>,
     is_subscribed: bool,
+    /// The error that ended the subscription, until the driver drains it.
+    ended: Option<Error<B::Error>>,
     /// The revision of the desired state at the last call of `changed_keys`.
     asked_at: Option<Revision>,
     contention: Contention<B::Key>,
     pub(super) clock: fn() -> Instant,
 }
 
+/// The number of keys of events that are kept for the next pass. Passes may be paused while events
+/// arrive, and a backend may report other writers' objects, so a limit is needed. Beyond it, the next
+/// pass looks at everything, as it does after as many changes of [`Entries`].
+const MAX_DIRTY: usize = KEPT;
+
 struct Known<B: Backend> {
     records: Records<B::Key, B::Value>,
     revision: Revision,
-}
-
-/// The keys of a pass over dirty keys.
-struct DirtyKeys<B: Backend> {
-    keys: BTreeSet<B::Key>,
-    /// The failed ones among them that are due again.
-    due: BTreeSet<B::Key>,
 }
 
 impl<B: Backend> Keyed<B> {
@@ -68,6 +69,7 @@ impl<B: Backend> Keyed<B> {
             unsettled: BTreeSet::new(),
             dirty: BTreeSet::new(),
             is_subscribed: false,
+            ended: None,
             asked_at: None,
             contention: Contention::new(),
             clock: Instant::now,
@@ -97,17 +99,27 @@ impl<B: Backend> Keyed<B> {
             Ok(Events::Keys(keys)) if keys.is_empty() => Ok(Drained::Nothing),
             Ok(Events::Keys(keys)) => {
                 self.dirty.extend(keys);
+                if self.dirty.len() > MAX_DIRTY {
+                    self.forget();
+                }
                 Ok(Drained::Hint)
             }
             Ok(Events::Unknown) => {
-                self.known = None;
+                self.forget();
                 Ok(Drained::Hint)
             }
             Err(error) => {
-                (self.known, self.is_subscribed) = (None, false);
+                self.forget();
+                self.is_subscribed = false;
                 Err(error)
             }
         }
+    }
+
+    /// Lets the next pass look at everything.
+    fn forget(&mut self) {
+        self.known = None;
+        self.dirty.clear();
     }
 
     /// Returns the keys of a pass over dirty keys; `None` if they are not known.
@@ -116,14 +128,14 @@ impl<B: Backend> Keyed<B> {
         known: &Known<B>,
         input: &PassInput<'_, Self>,
         events: BTreeSet<B::Key>,
-    ) -> Option<DirtyKeys<B>> {
-        let due: BTreeSet<_> = (input.limits.due().iter())
-            .map(|key| Some(self.undone.get(key)?.0.clone()))
-            .collect::<Option<_>>()?;
+    ) -> Option<BTreeSet<B::Key>> {
         let mut keys = events;
         keys.extend(input.desired.since(known.revision)?.cloned());
-        keys.extend(self.unsettled.iter().chain(&due).chain(known.records.open.keys()).cloned());
-        Some(DirtyKeys { keys, due })
+        keys.extend(self.unsettled.iter().chain(known.records.open.keys()).cloned());
+        for due in input.limits.due() {
+            keys.insert(self.undone.get(due)?.0.clone());
+        }
+        Some(keys)
     }
 
     /// Notes the objects that are not in place. Returns the statuses that have changed.
@@ -190,30 +202,34 @@ impl<B: Backend> Source for Keyed<B> {
     const ANNOUNCES: bool = true;
 
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Self::Report, Self::Error> {
-        // The driver learns of an ended subscription by its own drain.
-        let _ = self.take_events();
+        // The driver drains after the pass. It then learns that the subscription has ended, and
+        // subscribes again.
+        let mut ended = None;
+        if self.ended.is_none()
+            && let Err(error) = self.take_events()
+        {
+            ended = Some(format!("the events have ended: {error}"));
+            self.ended = Some(error);
+        }
         let events = std::mem::take(&mut self.dirty);
         // A pass that ends with an error leaves nothing known.
         let known = self.known.take().filter(|_| input.limits.extent() == Extent::Dirty);
         let dirty = known.and_then(|known| {
-            let DirtyKeys { keys, due } = self.dirty_keys(&known, &input, events)?;
-            Some((known.records, keys, due))
+            let keys = self.dirty_keys(&known, &input, events)?;
+            Some((known.records, keys))
         });
         let is_everything = dirty.is_none();
-        let (records, keys, due) = match dirty {
+        let (records, keys) = match dirty {
             Some(dirty) => dirty,
             None => {
                 let records = Records::read(input.ledger).map_err(Error::Ledger)?;
                 let keys = (input.desired.keys())
                     .chain(records.by_key.keys())
                     .chain(records.open.keys())
-                    .chain(&records.unreadable)
+                    .chain(records.unusable.keys())
                     .cloned()
                     .collect();
-                let due = (input.limits.due().iter())
-                    .filter_map(|key| Some(self.undone.get(key)?.0.clone()))
-                    .collect();
-                (records, keys, due)
+                (records, keys)
             }
         };
         let now = (self.clock)();
@@ -231,15 +247,15 @@ impl<B: Backend> Source for Keyed<B> {
             records,
             keys,
             is_everything,
-            due,
             done: Done::default(),
         };
         let mut report = guarded(|| pass.run()).map_err(Error::Panicked)??;
         let Pass { records, keys, done, .. } = pass;
         let Done { conditions, unsettled, is_known, .. } = done;
+        report.trouble.extend(ended);
         report.statuses = self.note_statuses(&keys, is_everything, conditions);
         // Objects that the pass did not look at may be known to be wrong.
-        report.converged = report.converged && self.undone.is_empty();
+        report.converged = report.converged && report.trouble.is_empty() && self.undone.is_empty();
         if self.is_subscribed && self.backend.reports_every_change() {
             report.coverage = EventCoverage::Everything;
         }
@@ -260,7 +276,8 @@ impl<B: Backend> Source for Keyed<B> {
 
     fn subscribe(&mut self, scope: &B::Scope, hints: Hints) -> Subscribed<(), Self::Error> {
         // What changed before the subscription has no event.
-        self.known = None;
+        self.forget();
+        self.ended = None;
         let subscribed = match guarded(|| self.backend.subscribe(scope, hints)) {
             Ok(subscribed) => subscribed.map_err(Error::Backend),
             Err(panic) => Subscribed::Failed(Error::Panicked(panic)),
@@ -274,7 +291,10 @@ impl<B: Backend> Source for Keyed<B> {
     }
 
     fn drain(&mut self) -> Result<Drained, Self::Error> {
-        self.take_events()
+        match self.ended.take() {
+            Some(error) => Err(error),
+            None => self.take_events(),
+        }
     }
 }
 

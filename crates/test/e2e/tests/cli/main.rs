@@ -96,6 +96,8 @@ trueup_testkit::kernel_tests![
     an_agent_with_a_section_of_its_own_keeps_files_and_routes,
     the_page_on_sources_shows_the_rules_of_a_section,
     rules_of_a_section_are_kept_among_foreign_ones,
+    rules_with_one_comment_become_one,
+    a_handle_that_is_another_programs_by_now_is_not_used,
     a_rule_of_a_section_that_is_stored_otherwise_is_written_once,
     an_agent_with_rules_is_killed_at_each_call_of_nft,
     from_nothing_to_the_example_in_one_apply,

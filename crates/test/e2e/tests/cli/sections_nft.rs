@@ -125,6 +125,66 @@ pub(crate) fn rules_of_a_section_are_kept_among_foreign_ones() {
     wait_until("all of ours go", || has(&[]));
 }
 
+pub(crate) fn rules_with_one_comment_become_one() {
+    let desk = Desk::new();
+    let both = [("ssh", SSH), ("web", WEB)];
+    desk.declare(&both);
+    let _running = desk.start();
+    wait_until("the rules are made", || has(&both));
+    // Another program's copies of one rule, before and after it, as declared and otherwise.
+    for command in ["insert", "add"] {
+        for copy in [SSH, "tcp dport 22 drop"] {
+            nft(&format!("{command} rule inet filter input {copy} comment \"trueup ssh\""));
+        }
+        wait_until("one rule is left", || has(&both));
+    }
+    for _copy in 0..2 {
+        nft(&format!("add rule inet filter input {WEB} comment \"trueup web\""));
+    }
+    desk.declare(&both[..1]);
+    wait_until("all copies of a rule go", || has(&both[..1]));
+}
+
+pub(crate) fn a_handle_that_is_another_programs_by_now_is_not_used() {
+    let desk = Desk::new();
+    let wrapper = Wrapper::new(&desk);
+    let first = [("new", "udp dport 123 accept"), ("ssh", SSH)];
+    // One is changed, and one goes.
+    let second = [("ssh", "tcp dport 2222 accept")];
+    for name in ["new", "ssh"] {
+        desk.declare(&first);
+        let running = desk.start();
+        wait_until("the rules are made", || has(&first));
+        drop(running);
+        let taken = handle(name);
+        desk.declare(&second);
+        // Once the first pass has read the rules, another program makes the table anew, and the
+        // kernel counts its handles anew.
+        let mut restart = "flush ruleset\nadd table inet filter\n\
+            add chain inet filter input { type filter hook input priority 0; }\n"
+            .to_owned();
+        let begin = 2; // the chain has the first handle
+        for number in begin..=taken.parse::<u16>().unwrap() {
+            restart += &format!("add rule inet filter input udp dport {number} accept\n");
+        }
+        let file = desk.agent.directory().join("restart");
+        fs::write(&file, restart).unwrap();
+        let calls = wrapper.calls("");
+        let mut command = wrapper.command();
+        command.env("AFTER", calls.to_string()).env("RULES", &file).stdout(Stdio::null());
+        let running = Running(command.spawn().unwrap());
+        wait_until("the agent has looked again", || wrapper.calls("") > calls + 8);
+        drop(running);
+        let foreign = rules().into_iter().filter(|(rule, _)| rule.starts_with("udp dport"));
+        let handles: Vec<u16> = foreign.map(|(_, handle)| handle.parse().unwrap()).collect();
+        assert_eq!(handles, (begin..=taken.parse().unwrap()).collect::<Vec<_>>(), "{name}");
+        nft("flush chain inet filter input");
+        for rule in FOREIGN {
+            nft(&format!("add rule inet filter input {rule}"));
+        }
+    }
+}
+
 pub(crate) fn a_rule_of_a_section_that_is_stored_otherwise_is_written_once() {
     let desk = Desk::new();
     let wrapper = Wrapper::new(&desk);
@@ -186,8 +246,9 @@ pub(crate) fn an_agent_with_rules_is_killed_at_each_call_of_nft() {
     assert!(killed >= 10, "{killed} kills");
 }
 
-/// A program in place of `nft`, which notes each call, and kills the agent before or after the call
-/// whose number is in `KILL`.
+/// A program in place of `nft`, which notes each call. It kills the agent before or after the call
+/// whose number is in `KILL`, and carries out the commands in the file `RULES` after the call
+/// `AFTER`.
 struct Wrapper<'a> {
     desk: &'a Desk,
     folder: PathBuf,
@@ -205,6 +266,7 @@ impl Wrapper<'_> {
              echo \"$*\" >> {log}\n\
              [ \"$n before\" = \"$KILL\" ] && kill -9 $PPID && exit 1\n\
              nft \"$@\"\nresult=$?\n\
+             [ \"$n\" = \"$AFTER\" ] && nft -f \"$RULES\"\n\
              [ \"$n after\" = \"$KILL\" ] && kill -9 $PPID\nexit $result\n",
         );
         fs::write(&script, text).unwrap();

@@ -2,19 +2,23 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display};
 use std::io;
 use std::panic::resume_unwind;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
 use super::model::{BY_KEY, BY_MARKER, BY_VALUE, pass_time, source};
 use crate::keyed::{
     Backend, Change, Entries, Events, Keyed, Keys, Observation, Ownership, Repeated, Report,
 };
 use crate::{
-    Claim, Condition, ErrorClass, Extent, Ledger as _, MemoryLedger, Outcome, PassInput,
-    PassLimits, Pending, Report as _, Source as _,
+    Claim, Condition, Drained, ErrorClass, EventCoverage, Extent, Hints, Ledger as _, MemoryLedger,
+    Outcome, PassInput, PassLimits, Pending, Report as _, Source as _, Subscribed,
 };
 
 /// A subsystem whose faults a test sets.
@@ -28,6 +32,8 @@ struct Texts<const O: u8> {
     /// Keys whose change is refused.
     refuses: BTreeSet<u32>,
     events: BTreeSet<u32>,
+    /// The error of the next drain.
+    ends: Option<io::Error>,
     /// The keys of each observation.
     asked: Vec<usize>,
     changes: Vec<(&'static str, u32)>,
@@ -98,7 +104,18 @@ impl<const O: u8> Backend for Texts<O> {
     }
 
     fn drain(&mut self) -> io::Result<Events<u32>> {
-        Ok(Events::Keys(std::mem::take(&mut self.events)))
+        match self.ends.take() {
+            Some(error) => Err(error),
+            None => Ok(Events::Keys(std::mem::take(&mut self.events))),
+        }
+    }
+
+    fn subscribe(&mut self, (): &(), _: Hints) -> Subscribed<(), io::Error> {
+        Subscribed::Active(())
+    }
+
+    fn reports_every_change(&self) -> bool {
+        true
     }
 }
 
@@ -219,6 +236,69 @@ fn what_is_stored_otherwise_is_tried_again_when_it_is_due() {
     source.backend.is_loud = false;
     let due = [Keyed::<Texts<BY_KEY>>::op_key(&1)];
     assert!(pass(&mut source, &mut ledger, &desired, dirty().with_due(&due)).converged());
+}
+
+#[test]
+fn what_is_stored_otherwise_is_put_off_and_tried_again_in_a_pass_over_everything() {
+    let (mut source, mut ledger) = new::<BY_KEY>();
+    source.backend.is_loud = true;
+    let desired = declared(&[(1, "one")]);
+    let later = |_| Some(Duration::from_secs(1));
+    let never = |_| None;
+    for tries in 1..4 {
+        let report = pass(&mut source, &mut ledger, &desired, full().with_backoff(&never));
+        assert_eq!((report.failed().count(), source.backend.changes.len()), (1, tries));
+        // Until it is due, it does not fail anew.
+        let report = pass(&mut source, &mut ledger, &desired, full().with_backoff(&later));
+        assert!(matches!(report.ops()[0].outcome, Outcome::Pending(Pending::Backoff(_))));
+        assert_eq!(condition(&report, 1), None, "no change of its status");
+        assert_eq!(source.backend.changes.len(), tries);
+    }
+    // The next process has no failure to try again.
+    source = super::model::source(source.backend);
+    let report = pass(&mut source, &mut ledger, &desired, full().with_backoff(&never));
+    assert_eq!((report.failed().count(), source.backend.changes.len()), (1, 3));
+}
+
+#[test]
+fn the_end_of_a_subscription_that_a_pass_meets_reaches_the_driver() {
+    let (mut source, mut ledger) = new::<BY_VALUE>();
+    let desired = declared(&[(1, "one"), (2, "two")]);
+    assert!(source.subscribe(&(), Hints::new(|| {})).is_active());
+    for _ in 0..2 {
+        let report = pass(&mut source, &mut ledger, &desired, dirty());
+        assert_eq!((report.converged(), report.coverage()), (true, EventCoverage::Everything));
+    }
+    source.backend.ends = Some(io::Error::other("the socket is closed"));
+    source.backend.texts.remove(&2); // without an event
+    let report = pass(&mut source, &mut ledger, &desired, dirty());
+    assert_eq!(source.backend.texts.len(), 2, "the pass looks at everything");
+    assert_eq!(report.trouble(), ["the events have ended: the socket is closed"]);
+    assert_eq!((report.converged(), report.coverage()), (false, EventCoverage::Nothing));
+    // Another pass does not take the error from the driver.
+    assert!(pass(&mut source, &mut ledger, &desired, full()).converged());
+    assert_eq!(source.drain().unwrap_err().to_string(), "the socket is closed");
+    assert!(source.subscribe(&(), Hints::new(|| {})).is_active());
+    assert_eq!(source.drain().unwrap(), Drained::Nothing);
+    let report = pass(&mut source, &mut ledger, &desired, dirty());
+    assert_eq!((report.converged(), report.coverage()), (true, EventCoverage::Everything));
+}
+
+#[test]
+fn events_of_very_many_keys_mean_everything() {
+    let (mut source, mut ledger) = new::<BY_VALUE>();
+    let desired = declared(&[(1, "one"), (2, "two")]);
+    for (events, looked_at) in [(4096, 4096), (4097, 2)] {
+        assert!(pass(&mut source, &mut ledger, &desired, full()).converged());
+        for key in 0..events {
+            // Other writers' objects, in several drains.
+            source.backend.events.insert(key + 10);
+            assert_eq!(source.drain().unwrap(), Drained::Hint);
+            assert!(source.dirty.len() <= 4096);
+        }
+        let report = pass(&mut source, &mut ledger, &desired, dirty());
+        assert_eq!((report.observed(), report.converged()), (looked_at, true));
+    }
 }
 
 #[test]
@@ -428,26 +508,51 @@ fn a_key_is_declared_once() {
     assert_eq!(Entries::from_pairs([(1, 'a'), (1, 'a')]), Err(Repeated(1)));
 }
 
-/// A set of names: the value says nothing.
-#[derive(Default)]
-struct Names(Rc<RefCell<BTreeSet<String>>>);
+/// A subsystem of any types, whose state outlives the process.
+struct Plain<K, V, const O: u8 = BY_VALUE>(Rc<RefCell<BTreeMap<K, V>>>);
 
-impl Backend for Names {
-    type Scope = ();
-    type Key = String;
-    type Value = ();
-    type Error = io::Error;
-
-    const KIND: &'static str = "name";
-
-    fn observe(&mut self, (): &(), _: Keys<'_, String>) -> io::Result<Observation<String, ()>> {
-        Ok(self.0.borrow().iter().map(|name| (name.clone(), ())).collect())
+impl<K, V, const O: u8> Plain<K, V, O>
+where
+    K: Ord + Clone + Display + Serialize + DeserializeOwned,
+    V: Clone + PartialEq + Serialize + DeserializeOwned,
+{
+    fn new() -> Self {
+        Plain(Rc::default())
     }
 
-    fn apply(&mut self, (): &(), change: &Change<String, ()>) -> io::Result<()> {
-        match change {
-            Change::Create { key, .. } => self.0.borrow_mut().insert(key.clone()),
-            change => self.0.borrow_mut().remove(change.key()),
+    /// Runs a pass of a new process.
+    fn pass(&self, ledger: &mut MemoryLedger, desired: BTreeMap<K, V>) -> Report<K, V> {
+        let desired = Entries::from(desired);
+        let mut source = Keyed::new(Plain::<K, V, O>(Rc::clone(&self.0)));
+        source.reconcile(PassInput::new(&(), &desired, ledger, &())).unwrap()
+    }
+}
+
+impl<K, V, const O: u8> Backend for Plain<K, V, O>
+where
+    K: Ord + Clone + Display + Serialize + DeserializeOwned,
+    V: Clone + PartialEq + Serialize + DeserializeOwned,
+{
+    type Scope = ();
+    type Key = K;
+    type Value = V;
+    type Error = io::Error;
+
+    const KIND: &'static str = "plain";
+    const OWNERSHIP: Ownership = Texts::<O>::OWNERSHIP;
+
+    fn observe(&mut self, (): &(), _: Keys<'_, K>) -> io::Result<Observation<K, V>> {
+        Ok(self.0.borrow().clone().into())
+    }
+
+    fn has_marker(&self, _: &K, _: &V) -> bool {
+        true
+    }
+
+    fn apply(&mut self, (): &(), change: &Change<K, V>) -> io::Result<()> {
+        match change.to() {
+            Some(value) => self.0.borrow_mut().insert(change.key().clone(), value.clone()),
+            None => self.0.borrow_mut().remove(change.key()),
         };
         Ok(())
     }
@@ -459,14 +564,156 @@ impl Backend for Names {
 
 #[test]
 fn a_value_may_be_nothing() {
-    let names = Names::default();
-    let shared = Rc::clone(&names.0);
-    let (mut source, mut ledger) = (Keyed::new(names), MemoryLedger::default());
-    let desired = Entries::from_pairs([("a".to_owned(), ())]).unwrap();
-    let mut pass = |desired: &Entries<_, _>| {
-        source.reconcile(PassInput::new(&(), desired, &mut ledger, &())).unwrap()
+    let (names, mut ledger) = (Plain::<String, ()>::new(), MemoryLedger::default());
+    assert!(names.pass(&mut ledger, BTreeMap::from([("a".to_owned(), ())])).converged());
+    assert!(names.pass(&mut ledger, BTreeMap::new()).converged());
+    assert!(names.0.borrow().is_empty());
+}
+
+#[test]
+fn a_float_keeps_all_its_bits_in_the_ledger() {
+    let floats = Plain::<u32, f64>::new();
+    // Numbers of every size, with as many digits as they can have.
+    let bits = (0..5_000_u64).map(|n| f64::from_bits(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    let desired: BTreeMap<u32, f64> = (0..).zip(bits.filter(|float| float.is_finite())).collect();
+    let mut ledger = MemoryLedger::default();
+    assert!(floats.pass(&mut ledger, desired.clone()).converged());
+    assert_eq!(*floats.0.borrow(), desired);
+    // The next process finds each as ours.
+    let report = floats.pass(&mut ledger, BTreeMap::new());
+    assert_eq!((report.findings().len(), report.converged()), (0, true));
+    assert!(floats.0.borrow().is_empty());
+}
+
+/// Declares what the ledger cannot record, beside one object that it can.
+fn unrecordable<const O: u8>() {
+    let (floats, mut ledger) = (Plain::<String, f64, O>::new(), MemoryLedger::default());
+    let long = "k".repeat(Claim::MAX_KEY);
+    let mut desired = BTreeMap::from([("a".to_owned(), 1.0), (long.clone(), 2.0)]);
+    if O != BY_MARKER {
+        desired.insert("b".to_owned(), f64::NAN); // JSON has none
+    }
+    let report = floats.pass(&mut ledger, desired);
+    assert_eq!(report.trouble(), [""; 0]);
+    let failed: Vec<_> =
+        report.failed().map(|(op, it)| (op.change.key().as_str(), it.class)).collect();
+    let invalid = ErrorClass::Invalid;
+    let (wrong, made) = match O {
+        BY_MARKER => (vec![], vec!["a".to_owned(), long]),
+        _ => (vec![("b", invalid), (&*long, invalid)], vec!["a".to_owned()]),
     };
-    assert!(pass(&desired).converged());
-    assert!(pass(&Entries::default()).converged());
-    assert!(shared.borrow().is_empty());
+    assert_eq!(failed, wrong);
+    assert_eq!(Vec::from_iter(floats.0.borrow().keys().cloned()), made);
+    // What is in the subsystem can be deleted again.
+    assert!(floats.pass(&mut ledger, BTreeMap::new()).converged());
+    assert!(floats.0.borrow().is_empty());
+}
+
+#[test]
+fn an_object_that_the_ledger_cannot_record_is_not_made_and_stops_no_other() {
+    unrecordable::<BY_VALUE>();
+    unrecordable::<BY_KEY>();
+    unrecordable::<BY_MARKER>();
+}
+
+#[test]
+fn a_value_of_another_writer_that_the_ledger_cannot_record_stops_no_other_object() {
+    let (mut source, mut ledger) = new::<BY_KEY>();
+    let desired = declared(&[(1, "one"), (2, "two")]);
+    pass(&mut source, &mut ledger, &desired, full());
+    source.backend.texts.insert(1, "x".repeat(Claim::MAX_VALUE));
+    let report = pass(&mut source, &mut ledger, &declared(&[]), full());
+    let (op, failure) = report.failed().next().unwrap();
+    assert_eq!((*op.change.key(), failure.class), (1, ErrorClass::Invalid));
+    let message = "it was not tried, as it cannot be recorded: its value takes 16777229 bytes as \
+                   JSON, of at most 16777216";
+    assert_eq!(failure.message, message);
+    assert_eq!(Vec::from_iter(source.backend.texts.keys().copied()), [1]);
+    // It is ours as before.
+    source.backend.texts.insert(1, "x".to_owned());
+    assert!(pass(&mut source, &mut ledger, &declared(&[]), full()).converged());
+    assert_eq!((source.backend.texts.len(), ledger), (0, MemoryLedger::default()));
+}
+
+#[test]
+fn a_long_value_that_is_stored_otherwise_is_recorded() {
+    let (mut source, mut ledger) = new::<BY_KEY>();
+    source.backend.is_loud = true;
+    let long = "x".repeat(Claim::MAX_VALUE / 2);
+    let desired = declared(&[(1, &long), (2, "2")]);
+    let report = pass(&mut source, &mut ledger, &desired, full());
+    assert_eq!((report.trouble(), report.failed().count()), (&[][..], 1));
+    assert_eq!((ledger.owned().unwrap().len(), ledger.open_intents().unwrap().len()), (2, 0));
+}
+
+/// A key that earlier versions wrote in another form.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "AnyName")]
+struct Name {
+    name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum AnyName {
+    Old(String),
+    New { name: String },
+}
+
+impl From<AnyName> for Name {
+    fn from(any: AnyName) -> Name {
+        let (AnyName::Old(name) | AnyName::New { name }) = any;
+        Name { name }
+    }
+}
+
+impl Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// Leaves records and an intent of an earlier version, and runs a pass of this one.
+fn renamed<const O: u8>(is_declared: bool) {
+    let (old, mut ledger) = (Plain::<String, u8, O>::new(), MemoryLedger::default());
+    old.pass(&mut ledger, [("a".to_owned(), 1), ("b".to_owned(), 1)].into());
+    let intent = Claim::Ours(br#"{"ours":[2]}"#.to_vec());
+    ledger.begin([(br#""b""#.to_vec(), intent)].into()).unwrap();
+    let name = |name: &str| Name { name: name.to_owned() };
+    let new = Plain::<Name, u8, O>::new();
+    new.0.borrow_mut().extend([(name("a"), 1), (name("b"), 2)]);
+    let mut desired = BTreeMap::new();
+    if is_declared {
+        desired.extend([(name("a"), 1), (name("b"), 2)]);
+    }
+    let report = new.pass(&mut ledger, desired);
+    assert!(report.converged(), "{:?}", report.trouble());
+    assert_eq!((report.findings().len(), report.conflicts().len()), (0, 0));
+    let recorded: Vec<_> = ledger.owned().unwrap().into_keys().collect();
+    let new_forms = [br#"{"name":"a"}"#, br#"{"name":"b"}"#];
+    assert_eq!(recorded, if is_declared { &new_forms[..] } else { &[] });
+    assert!(ledger.open_intents().unwrap().is_empty());
+    assert_eq!(new.0.borrow().len(), recorded.len());
+}
+
+#[test]
+fn a_record_under_the_key_of_an_earlier_version_is_replaced() {
+    for is_declared in [true, false] {
+        renamed::<BY_VALUE>(is_declared);
+        renamed::<BY_KEY>(is_declared);
+    }
+}
+
+#[test]
+fn of_two_records_of_a_key_the_current_version_counts() {
+    let (source, mut ledger) = (Plain::<Name, u8>::new(), MemoryLedger::default());
+    source.0.borrow_mut().insert(Name { name: "a".to_owned() }, 2);
+    for form in [&br#" "a""#[..], br#""a""#, br#"{"name":"a"}"#, br#"{"name": "a"}"#] {
+        let value = if form.ends_with(br#":"a"}"#) { 2 } else { 1 };
+        let claim = Claim::Ours(format!(r#"{{"ours":[{value}]}}"#).into());
+        ledger.commit_outcomes([(form.to_vec(), claim)].into()).unwrap();
+    }
+    assert!(source.pass(&mut ledger, BTreeMap::new()).converged());
+    assert!(source.0.borrow().is_empty());
+    assert_eq!(ledger, MemoryLedger::default());
 }
