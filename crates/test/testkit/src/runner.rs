@@ -142,6 +142,11 @@ pub fn may_skip(var: impl Fn(&str) -> Option<String>) -> bool {
     is("TRUEUP_SKIP_KERNEL", "1") && !is("CI", "true")
 }
 
+/// Returns true if each test should run at its full length: `TRUEUP_LONG=1` is set.
+pub fn is_long() -> bool {
+    env::var_os("TRUEUP_LONG").is_some_and(|set| set == "1")
+}
+
 /// Runs a test on its own thread, as a network namespace belongs to the thread and the harness
 /// reuses its threads.
 fn run(name: &str, test: fn()) -> Result<(), Failed> {
