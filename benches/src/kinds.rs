@@ -274,12 +274,12 @@ impl World {
 
     /// Sends the message of an act alone and reads its announcement. Leaves everything as before.
     fn floor(&mut self, act: Act, number: usize) -> Result<(Duration, Duration)> {
-        // What the source would hear of these is not measured.
+        // The source's reaction to these announcements is not measured.
         let kind = self.kind;
         let is_declared = act == Act::Restore;
         let create = message(Verb::Create, &bare(kind, number, is_declared)?)?;
         if act == Act::Remove {
-            // The one that is to be withdrawn is ours: the floor uses another one like it.
+            // The object to withdraw is ours, so the floor uses another of the same form.
             self.other.request(&create)?;
         }
         // The index of a link is known once it exists.
@@ -318,7 +318,7 @@ impl World {
         }
     }
 
-    /// Does an act, and runs what it takes until the source is at rest.
+    /// Does an act, and runs passes until the source is at rest.
     fn pass(&mut self, act: Act, number: usize) -> Result<(Duration, Duration)> {
         if act == Act::Restore {
             let object = bare(self.kind, number, true)?;
@@ -478,7 +478,7 @@ fn written(kind: Kind, number: usize, value: u8) -> Result<Object> {
     })
 }
 
-/// Returns the object for a bare message: one of the declaration, or one that no declaration has.
+/// Returns the object for a bare message: a declared object, or one of another writer.
 fn bare(kind: Kind, number: usize, is_declared: bool) -> Result<Object> {
     if is_declared {
         return written(kind, number, 1);

@@ -17,6 +17,15 @@ pub(crate) type Result<T> = std::result::Result<T, String>;
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root());
+    // Cargo has set these for this program. Build scripts watch them, such as ring's, and would run
+    // again after each turn from a plain `cargo` to this one, and back.
+    env::vars_os()
+        .map(|(name, _)| name)
+        .filter(|name| {
+            let name = name.to_string_lossy();
+            name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+        })
+        .for_each(|name| _ = command.env_remove(name));
     command
 }
 

@@ -79,9 +79,11 @@ pub(crate) fn run(options: &Options) -> Result<String> {
     Ok(summaries)
 }
 
-/// Runs built programs on a kernel.
+/// Runs built programs on a kernel; on an emulated machine with fewer random cases than [`run`].
 pub(crate) fn test(kernel: &str, built: &[Program]) -> Result<String> {
-    on_each(&[kernel], None, &Programs::of(built, None)?, true)
+    let mut programs = Programs::of(built, None)?;
+    programs.is_short = true;
+    on_each(&[kernel], None, &programs, true)
 }
 
 /// Makes sure that the programs for a virtual machine are installed.

@@ -42,6 +42,20 @@ impl Accel {
         })
     }
 
+    /// Returns the kernel's parameters, and variables of its first process.
+    fn parameters(self, programs: &Programs) -> String {
+        // A panic reboots at once, which ends the machine.
+        let mut parameters = "console=ttyS0 panic=-1 oops=panic loglevel=5".to_owned();
+        if let Accel::Tcg = self {
+            // The kernel takes the emulated counter for unstable, and would read a slow device.
+            parameters.push_str(" tsc=reliable clocksource=tsc");
+            if programs.is_short {
+                parameters.push_str(" TRUEUP_SHORT=1");
+            }
+        }
+        parameters
+    }
+
     fn name(self) -> &'static str {
         match self {
             Accel::Kvm => "kvm",
@@ -99,8 +113,7 @@ impl Machine {
             .arg(&self.kernel)
             .arg("-initrd")
             .arg(&self.initramfs)
-            // A panic reboots at once, which ends the machine.
-            .args(["-append", "console=ttyS0 panic=-1 oops=panic loglevel=5"])
+            .args(["-append", &accel.parameters(programs)])
             .arg("-serial")
             .arg(format!("file:{}", self.console.display()))
             .args(["-serial", "stdio"]);

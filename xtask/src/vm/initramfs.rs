@@ -10,7 +10,7 @@ use std::process::Command;
 
 use super::cpio::Archive;
 use super::package::Package;
-use super::programs::Programs;
+use super::programs::{Programs, skips};
 use crate::tools::{FOR_TESTS, Result, at, entries, find, output, root};
 
 /// The modules to load before the first test, with their dependencies: to load them on demand, the
@@ -86,12 +86,10 @@ stty raw < /dev/ttyS1
 export PATH=/bin HOME=/root CI=true
 # All namespaces share a table of neighbours a family. One of few is not swept, and one with room drops none.
 for limit in /proc/sys/net/ipv[46]/neigh/default/gc_thresh[123]; do echo 65536 > $limit; done
-# Each takes ten times as long where the processor is software.
-export TRUEUP_SNAPSHOTS=3
 # A module for hardware that is absent is an accelerator: modules that cannot do without it fail.
 load() { said=$(insmod \"$1\" 2>&1) && return; case \"$said\" in *'No such device'*) ;; *) echo \"@vm broken $said\";; esac; }
 # An emulated processor has no time to spare: no more tests at once than there are processors.
-run() { cd \"$2\"; echo \"@vm start $1\"; \"$3\" --color=never --test-threads=$(nproc) \"$4\"; echo \"@vm end $1 $?\"; }
+run() { cd \"$2\"; echo \"@vm start $1\"; \"$3\" --color=never --test-threads=$(nproc) $5 \"$4\"; echo \"@vm end $1 $?\"; }
 echo \"@vm kernel $(uname -r)\"
 "
     .to_owned();
@@ -105,9 +103,11 @@ echo \"@vm kernel $(uname -r)\"
         script.push_str(&format!("load '{}'\n", module.display()));
     }
     for program in &programs.tests {
-        let filter = &programs.filter;
+        let (name, filter) = (&program.name, &programs.filter);
         let (dir, path) = (program.dir.display(), program.path.display());
-        script.push_str(&format!("run '{}' '{dir}' '{path}' '{filter}'\n", program.name));
+        // A test that is named runs.
+        let skips = if filter.is_empty() { skips(name) } else { String::new() };
+        script.push_str(&format!("run '{name}' '{dir}' '{path}' '{filter}' '{skips}'\n"));
     }
     script.push_str("echo '@vm done'\npoweroff -f\n");
     script

@@ -80,11 +80,7 @@ pub(crate) fn run(accel: Option<Accel>) -> Result<String> {
         dir: root(),
         is_test: true,
     };
-    let ran = machine.boot(&Programs {
-        tests: vec![checks],
-        others: Vec::new(),
-        filter: String::new(),
-    })?;
+    let ran = machine.boot(&Programs { tests: vec![checks], ..Programs::default() })?;
     println!("{}: {}", ran.release, ran.summary());
     joined(&ran.failures().collect::<Vec<_>>())?;
     Ok(ran.summary())

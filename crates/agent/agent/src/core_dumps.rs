@@ -27,9 +27,9 @@ mod tests {
     use std::process::{Command, abort};
 
     use rustix::process::{Signal, dumpable_behavior};
+    use trueup_testkit::Scratch;
 
     use super::*;
-    use crate::testing::Folder;
 
     const CHILD: &str = "TRUEUP_TEST_CORE_DUMPS";
 
@@ -51,10 +51,10 @@ mod tests {
 
     #[test]
     fn a_process_that_may_hold_a_password_leaves_no_core_dump() {
-        let directory = Folder::new("dumps");
+        let directory = Scratch::make("dumps").unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["core_dumps::tests::child", "--exact", "--nocapture"]);
-        let output = command.env(CHILD, "1").current_dir(&directory.0).output();
+        let output = command.env(CHILD, "1").current_dir(&directory).output();
         let status = output.unwrap().status;
         // The child reached the crash.
         assert_eq!(status.signal(), Some(Signal::ABORT.as_raw()));

@@ -85,8 +85,10 @@ mod tests {
     use std::os::fd::AsRawFd as _;
     use std::os::unix::fs::{chown, symlink};
 
+    use trueup_testkit::Scratch;
+
     use super::*;
-    use crate::testing::{Folder, set_mode};
+    use crate::testing::{declare_nothing, set_mode};
 
     fn read_ours(path: &Path) -> Result<file::File> {
         read("f.toml", path, Writers::Ours, &[])
@@ -104,8 +106,8 @@ mod tests {
 
     #[test]
     fn a_file_that_others_can_write_or_replace_is_refused_unless_it_is_trusted() {
-        let folder = Folder::new("untrusted");
-        let path = folder.write("f.toml");
+        let folder = Scratch::make("untrusted").unwrap();
+        let path = declare_nothing(&folder, "f.toml");
         read_ours(&path).unwrap();
         for mode in [0o664, 0o646, 0o666] {
             set_mode(&path, mode);
@@ -121,14 +123,14 @@ mod tests {
         set_mode(&path, 0o644);
         read_ours(&path).unwrap();
 
-        set_mode(&folder.0, 0o777);
-        assert_refused(&path, &folder.0.display().to_string());
+        set_mode(&folder, 0o777);
+        assert_refused(&path, &folder.display().to_string());
         // Other users cannot replace it in a folder such as /tmp.
-        set_mode(&folder.0, 0o1777);
+        set_mode(&folder, 0o1777);
         read_ours(&path).unwrap();
-        set_mode(&folder.0, 0o755);
+        set_mode(&folder, 0o755);
 
-        let inner = folder.0.join("inner");
+        let inner = folder.join("inner");
         fs::create_dir(&inner).unwrap();
         fs::rename(&path, inner.join("f.toml")).unwrap();
         symlink("inner/f.toml", &path).unwrap();
@@ -139,28 +141,28 @@ mod tests {
 
     #[test]
     fn a_file_folder_or_link_of_another_user_is_refused() {
-        let folder = Folder::new("others");
-        let path = folder.write("f.toml");
+        let folder = Scratch::make("others").unwrap();
+        let path = declare_nothing(&folder, "f.toml");
         if chown(&path, Some(4_242), None).is_err() {
             // Only root can make one.
             return;
         }
         assert_refused(&path, "user 4242 owns it");
         chown(&path, Some(0), None).unwrap();
-        let link = folder.0.join("link");
+        let link = folder.join("link");
         symlink("f.toml", &link).unwrap();
         std::os::unix::fs::lchown(&link, Some(4_242), None).unwrap();
         assert_refused(&link, "a symbolic link of user 4242");
-        chown(&folder.0, Some(4_242), None).unwrap();
+        chown(&folder, Some(4_242), None).unwrap();
         assert_refused(&path, "user 4242 can write it");
-        chown(&folder.0, Some(0), None).unwrap();
+        chown(&folder, Some(0), None).unwrap();
         read_ours(&path).unwrap();
     }
 
     #[test]
     fn a_file_that_the_caller_has_opened_is_the_callers_word() {
-        let folder = Folder::new("descriptor");
-        let path = folder.write("f.toml");
+        let folder = Scratch::make("descriptor").unwrap();
+        let path = declare_nothing(&folder, "f.toml");
         set_mode(&path, 0o666);
         let opened = File::open(&path).unwrap();
         for folder in ["/dev/fd", "/proc/self/fd"] {
@@ -175,15 +177,15 @@ mod tests {
 
     #[test]
     fn what_is_no_regular_file_is_refused_at_once() {
-        let folder = Folder::new("irregular");
-        let (fifo, missing) = (folder.0.join("fifo"), folder.0.join("missing"));
+        let folder = Scratch::make("irregular").unwrap();
+        let (fifo, missing) = (folder.join("fifo"), folder.join("missing"));
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
         for writers in [Writers::Ours, Writers::Any] {
             for (path, what) in [
                 (fifo.as_path(), "it is a FIFO"),
                 (Path::new("/dev/zero"), "it is a device"),
-                (folder.0.as_path(), "is a directory"),
+                (&*folder, "is a directory"),
                 (missing.as_path(), "no such file"),
             ] {
                 let error = read("f.toml", path, writers, &[]).unwrap_err().to_string();

@@ -29,6 +29,7 @@ pub mod route;
 pub mod rule;
 
 use std::net::IpAddr;
+use std::ops::BitOr;
 
 #[cfg(feature = "packet")]
 pub(crate) use announce::Announce;
@@ -119,6 +120,12 @@ fn read_ip_of(family: Family, payload: &[u8]) -> Option<IpAddr> {
 /// Stores a value that was read, and returns true if there is one.
 fn take<T>(slot: &mut T, read: Option<T>) -> bool {
     read.map(|value| *slot = value).is_some()
+}
+
+/// Returns the union of the flags that are set. Each has a bit of its own.
+fn flags_of<T: Default + BitOr<Output = T>>(flags: impl IntoIterator<Item = (bool, T)>) -> T {
+    let set = flags.into_iter().filter(|(is_set, _)| *is_set);
+    set.fold(T::default(), |all, (_, flag)| all | flag)
 }
 
 /// Returns the interface index of a device.

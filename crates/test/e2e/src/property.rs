@@ -11,12 +11,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use trueup_testkit::crash::in_parallel;
+use trueup_testkit::random_cases;
 
 /// Threads that share the cases of a property, each with its own seed: a case mostly waits for the
 /// kernel.
 const THREADS: u32 = 4;
 
-/// Runs `cases` cases of a property, unless `TRUEUP_CASES` is set. Fails if the property returns an
+/// Runs a property with `cases` cases, or as many as [`random_cases`] says. Fails if the property returns an
 /// error.
 pub fn run<T: Debug, S: Strategy<Value = T>>(
     name: &str,
@@ -24,7 +25,7 @@ pub fn run<T: Debug, S: Strategy<Value = T>>(
     strategy: impl Fn() -> S + Sync,
     property: impl Fn(&T) -> Result<(), String> + Sync,
 ) {
-    let cases = env::var("TRUEUP_CASES").map_or(cases, |text| text.parse().unwrap());
+    let cases = random_cases(cases);
     let (first, threads) = match env::var("TRUEUP_SEED") {
         Ok(text) if text == "random" => (fresh_seed(), THREADS),
         // Only the case that failed.

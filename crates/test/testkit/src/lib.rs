@@ -35,7 +35,8 @@ pub use message::{Action, Kind, RawMessage, attributes, u16_at, u32_at};
 pub use node::{Node, bridge_at};
 pub use router::advertise;
 pub use runner::{
-    TestWhere, example, main, main_where, may_skip, panic_text, running_version, tests_at_once,
+    TestWhere, example, is_long, is_short, main, main_where, may_skip, panic_text, random_cases,
+    running_version, tests_at_once,
 };
 pub use snapshot::Snapshot;
 pub use stable::stable;

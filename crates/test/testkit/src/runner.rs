@@ -142,6 +142,27 @@ pub fn may_skip(var: impl Fn(&str) -> Option<String>) -> bool {
     is("TRUEUP_SKIP_KERNEL", "1") && !is("CI", "true")
 }
 
+/// Returns true if each test should run at its full length: `TRUEUP_LONG=1` is set.
+pub fn is_long() -> bool {
+    env::var_os("TRUEUP_LONG").is_some_and(|set| set == "1")
+}
+
+/// Returns true if each test should do less, as on an emulated machine: `TRUEUP_SHORT=1` is set.
+pub fn is_short() -> bool {
+    env::var_os("TRUEUP_SHORT").is_some_and(|set| set == "1")
+}
+
+/// Returns how many random cases a test should try: `TRUEUP_CASES` if it is a number, otherwise
+/// `usual`, or a fifth of it if [`is_short`].
+///
+/// ```
+/// assert!(trueup_testkit::random_cases(50) > 0);
+/// ```
+pub fn random_cases(usual: u32) -> u32 {
+    let wanted = env::var("TRUEUP_CASES").ok().and_then(|text| text.parse().ok());
+    wanted.unwrap_or(if is_short() { usual.div_ceil(5) } else { usual })
+}
+
 /// Runs a test on its own thread, as a network namespace belongs to the thread and the harness
 /// reuses its threads.
 fn run(name: &str, test: fn()) -> Result<(), Failed> {

@@ -119,14 +119,16 @@ pub(crate) fn no_state_directory() -> String {
 mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
+    use trueup_testkit::Scratch;
+
     use super::super::{Agent, NamespaceKey, StateFile};
     use super::*;
-    use crate::testing::{Folder, set_mode};
+    use crate::testing::set_mode;
 
     const OTHER: u32 = 4_242;
 
-    fn directory(folder: &Folder, name: &str, mode: u32) -> PathBuf {
-        let path = folder.0.join(name);
+    fn directory(folder: &Path, name: &str, mode: u32) -> PathBuf {
+        let path = folder.join(name);
         fs::create_dir(&path).unwrap();
         set_mode(&path, mode);
         path
@@ -150,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_others_can_change_is_refused_with_the_remedy() {
-        let own = Folder::new("state-open");
+        let own = Scratch::make("state-open").unwrap();
         let mut directories = vec![
             directory(&own, "all", 0o777),
             directory(&own, "sticky", 0o1777),
@@ -182,28 +184,28 @@ mod tests {
 
     #[test]
     fn a_directory_is_made_and_links_of_ours_are_followed() {
-        let own = Folder::new("state-made");
-        let made = own.0.join("one/two");
+        let own = Scratch::make("state-made").unwrap();
+        let made = own.join("one/two");
         assert!(existing(&made).unwrap().is_none());
         assert!(find(&made).unwrap().is_some());
         make(&made).unwrap();
-        for directory in [&made, &own.0.join("one")] {
+        for directory in [&made, &own.join("one")] {
             let mode = fs::metadata(directory).unwrap().permissions().mode();
             assert_eq!(mode & 0o7777, 0o711);
         }
-        let link = own.0.join("link");
+        let link = own.join("link");
         symlink("one/two", &link).unwrap();
         assert_eq!(existing(&link).unwrap().unwrap().path(), made);
     }
 
     #[test]
     fn only_the_runtime_directory_of_the_effective_user_counts() {
-        let own = Folder::new("state-runtime");
+        let own = Scratch::make("state-runtime").unwrap();
         let us = geteuid().as_raw();
-        assert_eq!(owned_by(own.0.clone(), us), Ok(own.0.clone()));
+        assert_eq!(owned_by(own.to_path_buf(), us), Ok(own.to_path_buf()));
         // As `su` leaves it.
-        let ignored = owned_by(own.0.clone(), us + 1).unwrap_err();
-        let words = format!("user {us} owns {}", own.0.display());
+        let ignored = owned_by(own.to_path_buf(), us + 1).unwrap_err();
+        let words = format!("user {us} owns {}", own.display());
         assert!(ignored.contains(&words), "{ignored}");
         for elsewhere in ["relative", "/nowhere"] {
             owned_by(elsewhere.into(), us).unwrap_err();

@@ -239,28 +239,30 @@ mod tests {
     use std::io::Write as _;
     use std::os::unix::fs::symlink;
 
+    use trueup_testkit::Scratch;
+
     use super::*;
-    use crate::testing::Folder;
+    use crate::testing::declare_nothing;
 
     #[test]
     fn every_way_to_write_the_file_is_heard_and_nothing_else() {
-        let directory = Folder::new("changes");
-        let file = directory.0.join("f");
+        let directory = Scratch::make("changes").unwrap();
+        let file = directory.join("f");
         let mut changes = FileWatch::new(&file).unwrap();
-        directory.write("other");
+        declare_nothing(&directory, "other");
         assert!(!changes.drain().unwrap(), "another's file");
-        directory.write("f");
+        declare_nothing(&directory, "f");
         assert!(changes.drain().unwrap(), "made");
         assert!(!changes.drain().unwrap(), "once");
-        directory.write("f");
+        declare_nothing(&directory, "f");
         assert!(changes.drain().unwrap(), "written in place");
-        fs::rename(directory.0.join("other"), &file).unwrap();
+        fs::rename(directory.join("other"), &file).unwrap();
         assert!(changes.drain().unwrap(), "renamed over");
-        directory.write("f");
+        declare_nothing(&directory, "f");
         assert!(changes.drain().unwrap(), "the new one in place");
-        fs::hard_link(&file, directory.0.join("second")).unwrap();
+        fs::hard_link(&file, directory.join("second")).unwrap();
         changes.drain().unwrap();
-        directory.write("second");
+        declare_nothing(&directory, "second");
         assert!(changes.drain().unwrap(), "by another of its names");
         fs::remove_file(&file).unwrap();
         assert!(changes.drain().unwrap(), "removed");
@@ -268,14 +270,14 @@ mod tests {
 
     #[test]
     fn what_is_being_written_is_no_change_until_it_is_closed() {
-        let directory = Folder::new("written");
-        directory.write("f");
-        let mut changes = FileWatch::new(&directory.0.join("f")).unwrap();
-        let mut file = fs::File::create(directory.0.join("f")).unwrap();
+        let directory = Scratch::make("written").unwrap();
+        declare_nothing(&directory, "f");
+        let mut changes = FileWatch::new(&directory.join("f")).unwrap();
+        let mut file = fs::File::create(directory.join("f")).unwrap();
         assert!(!changes.drain().unwrap(), "emptied");
         assert!(changes.last_write().is_some());
         file.write_all(b"half").unwrap();
-        directory.write("other");
+        declare_nothing(&directory, "other");
         assert!(!changes.drain().unwrap(), "and written");
         assert!(changes.last_write().is_some());
         drop(file);
@@ -285,8 +287,8 @@ mod tests {
 
     #[test]
     fn a_file_is_no_change_from_the_moment_that_it_is_made_until_it_is_closed() {
-        let directory = Folder::new("made");
-        let file = directory.0.join("f");
+        let directory = Scratch::make("made").unwrap();
+        let file = directory.join("f");
         let mut changes = FileWatch::new(&file).unwrap();
         let mut written = fs::File::create(&file).unwrap();
         written.write_all(b"half").unwrap();
@@ -296,9 +298,9 @@ mod tests {
         assert!(changes.drain().unwrap(), "closed");
         assert_eq!(changes.last_write(), None);
         // A linked file is complete.
-        fs::rename(&file, directory.0.join("other")).unwrap();
+        fs::rename(&file, directory.join("other")).unwrap();
         assert!(changes.drain().unwrap(), "moved away");
-        fs::hard_link(directory.0.join("other"), &file).unwrap();
+        fs::hard_link(directory.join("other"), &file).unwrap();
         assert!(changes.drain().unwrap(), "linked");
         assert_eq!(changes.last_write(), None);
     }
@@ -311,10 +313,10 @@ mod tests {
 
     #[test]
     fn writes_to_other_files_wake_nobody() {
-        let directory = Folder::new("others");
-        directory.write("f");
-        let changes = FileWatch::new(&directory.0.join("f")).unwrap();
-        let mut other = fs::File::create(directory.0.join("log")).unwrap();
+        let directory = Scratch::make("others").unwrap();
+        declare_nothing(&directory, "f");
+        let changes = FileWatch::new(&directory.join("f")).unwrap();
+        let mut other = fs::File::create(directory.join("log")).unwrap();
         assert!(is_readable(&changes), "a name that appears may be the file's");
         let mut changes_of_names = [0_u8; 8192];
         rustix::io::read(&changes, &mut changes_of_names).unwrap();
@@ -325,45 +327,45 @@ mod tests {
     #[test]
     fn a_link_that_is_made_to_lead_elsewhere_is_heard() {
         // As Kubernetes writes the files of a ConfigMap.
-        let directory = Folder::new("configmap");
-        let at = |name: &str| directory.0.join(name);
+        let directory = Scratch::make("configmap").unwrap();
+        let at = |name: &str| directory.join(name);
         for version in ["..1", "..2"] {
             fs::create_dir(at(version)).unwrap();
-            directory.write(&format!("{version}/f"));
+            declare_nothing(&directory, &format!("{version}/f"));
         }
         symlink("..1", at("..data")).unwrap();
         symlink("..data/f", at("f")).unwrap();
         let mut changes = FileWatch::new(&at("f")).unwrap();
-        directory.write("..2/f");
+        declare_nothing(&directory, "..2/f");
         assert!(!changes.drain().unwrap(), "not yet the file");
         symlink("..2", at("..new")).unwrap();
         fs::rename(at("..new"), at("..data")).unwrap();
         assert!(changes.drain().unwrap(), "it leads elsewhere");
-        directory.write("..2/f");
+        declare_nothing(&directory, "..2/f");
         assert!(changes.drain().unwrap(), "what it leads to now is written");
-        directory.write("..1/f");
+        declare_nothing(&directory, "..1/f");
         assert!(!changes.drain().unwrap(), "what it led to is not the file any more");
     }
 
     #[test]
     fn a_directory_may_come_and_go() {
-        let directory = Folder::new("directory");
-        let inner = directory.0.join("inner");
+        let directory = Scratch::make("directory").unwrap();
+        let inner = directory.join("inner");
         let file = inner.join("f");
         let mut changes = FileWatch::new(&file).unwrap();
         fs::create_dir(&inner).unwrap();
         assert!(changes.drain().unwrap(), "the directory is made");
         fs::write(&file, "x").unwrap();
         assert!(changes.drain().unwrap(), "and the file in it");
-        fs::rename(&inner, directory.0.join("away")).unwrap();
+        fs::rename(&inner, directory.join("away")).unwrap();
         assert!(changes.drain().unwrap(), "and moved away");
     }
 
     #[test]
     fn links_that_lead_in_a_circle_end() {
-        let directory = Folder::new("circle");
-        symlink("b", directory.0.join("a")).unwrap();
-        symlink("a", directory.0.join("b")).unwrap();
-        assert!(links_on_path(&directory.0.join("a")).len() <= MAX_LINKS + 1);
+        let directory = Scratch::make("circle").unwrap();
+        symlink("b", directory.join("a")).unwrap();
+        symlink("a", directory.join("b")).unwrap();
+        assert!(links_on_path(&directory.join("a")).len() <= MAX_LINKS + 1);
     }
 }

@@ -222,8 +222,9 @@ fn watchdog(microseconds: Option<&str>, pid: Option<&str>) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use trueup_testkit::Scratch;
+
     use super::*;
-    use crate::testing::Folder;
 
     #[test]
     fn of_what_waits_the_last_of_each_kind_is_sent() {
@@ -272,8 +273,8 @@ mod tests {
     #[test]
     fn a_socket_of_another_user_is_no_manager() {
         use std::os::unix::fs::chown;
-        let folder = Folder::new("manager");
-        let path = folder.0.join("notify");
+        let folder = Scratch::make("manager").unwrap();
+        let path = folder.join("notify");
         let _manager = UnixDatagram::bind(&path).unwrap();
         connect(path.as_os_str()).unwrap();
         if chown(&path, Some(4_242), None).is_ok() {

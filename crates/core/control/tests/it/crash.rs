@@ -8,6 +8,7 @@ use trueup_control::{
 };
 use trueup_journal::LedgerScope;
 use trueup_reconcile::{PassInput, Report as _, Source as _};
+use trueup_testkit::is_long;
 
 use crate::world::{Mode, Says, Sim, fixed, snapshot};
 
@@ -223,11 +224,7 @@ fn at_every_step(
 /// Returns the runs over all steps, each with the stops that take turns from step to step. With
 /// `TRUEUP_LONG=1` each stop has a run of its own.
 fn in_turn(stops: &[Stop]) -> Vec<Vec<Stop>> {
-    if crate::is_long() {
-        stops.iter().map(|stop| vec![*stop]).collect()
-    } else {
-        vec![stops.to_vec()]
-    }
+    if is_long() { stops.iter().map(|stop| vec![*stop]).collect() } else { vec![stops.to_vec()] }
 }
 
 const STOPS: [Stop; 3] = [Stop::Power, Stop::Kill, Stop::KillThenUnread];

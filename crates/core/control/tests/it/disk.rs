@@ -4,6 +4,7 @@ use std::io;
 
 use trueup_journal::Storage;
 
+use crate::image::{put, set_len};
 use crate::world::{Sim, World};
 
 impl Storage for Sim {
@@ -24,11 +25,7 @@ impl Storage for Sim {
         if world.is_off {
             return Err(io::Error::other("no power"));
         }
-        let end = offset as usize + data.len();
-        if world.written.len() < end {
-            set_len(&mut world.written, end);
-        }
-        world.written[offset as usize..end].copy_from_slice(data);
+        put(&mut world.written, offset, data);
         Ok(())
     }
 
@@ -54,10 +51,4 @@ impl Storage for Sim {
             false => Err(io::Error::other("no power")),
         }
     }
-}
-
-/// Shortens an image, or lengthens it with zeros. `Vec::resize` is slow where it is not optimised.
-fn set_len(bytes: &mut Vec<u8>, len: usize) {
-    bytes.truncate(len);
-    bytes.extend(vec![0; len - bytes.len()]);
 }

@@ -2,20 +2,15 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::Path;
 
 use trueup_control::{ErrorKind, Object, Objects, Provider, Value, WatchedFile, parse_json};
 use trueup_reconcile::{Drained, Hints, Subscribed};
-
-fn directory(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("control-{name}-{}", std::process::id()));
-    fs::create_dir_all(&path).unwrap();
-    path
-}
+use trueup_testkit::Scratch;
 
 #[test]
 fn a_file_is_desired_state_only_while_it_can_be_read() {
-    let directory = directory("file");
+    let directory = Scratch::make("file").unwrap();
     let path = directory.join("desired.json");
     let mut file = WatchedFile::json(&path);
     assert_eq!(file.desired().unwrap_err().kind(), ErrorKind::Provider);
@@ -48,17 +43,17 @@ fn a_file_is_desired_state_only_while_it_can_be_read() {
 
 #[test]
 fn a_file_that_others_can_change_is_no_desired_state() {
-    let directory = directory("others");
+    let directory = Scratch::make("others").unwrap();
     let path = directory.join("desired.json");
     fs::write(&path, "{}").unwrap();
     let mut file = WatchedFile::json(&path);
-    let set_mode = |path: &PathBuf, mode| {
+    let set_mode = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     };
     for (changed, mode, words) in [
-        (&path, 0o666, "others can write it"),
-        (&directory, 0o777, "move it to a folder"),
-        (&directory, 0o1777, "others can write it"),
+        (&*path, 0o666, "others can write it"),
+        (&*directory, 0o777, "move it to a folder"),
+        (&*directory, 0o1777, "others can write it"),
     ] {
         set_mode(changed, mode);
         let error = file.desired().unwrap_err();
@@ -73,7 +68,6 @@ fn a_file_that_others_can_change_is_no_desired_state() {
         let cause = std::error::Error::source(&error).unwrap().to_string();
         assert!(cause.contains("user 4242 owns it"), "{cause}");
     }
-    fs::remove_dir_all(&directory).unwrap();
 }
 
 #[test]

@@ -10,6 +10,7 @@ use trueup_control::{
     Subscription, Task, WatchedFile,
 };
 use trueup_reconcile::{Drained, Hints, Source as _, Subscribed};
+use trueup_testkit::Scratch;
 
 use crate::world::Sim;
 
@@ -91,8 +92,7 @@ fn is_readable(descriptor: BorrowedFd<'_>) -> bool {
 
 #[test]
 fn the_events_of_provider_and_backend_come_by_one_descriptor() {
-    let folder = std::env::temp_dir().join(format!("control-hints-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
+    let folder = Scratch::make("hints").unwrap();
     let file = folder.join("desired.json");
     fs::write(&file, "{}").unwrap();
     let counter = Arc::new(eventfd(0, EventfdFlags::NONBLOCK).unwrap());
@@ -114,7 +114,6 @@ fn the_events_of_provider_and_backend_come_by_one_descriptor() {
     fs::write(&file, "{}").unwrap();
     rustix::io::write(&*counter, &1u64.to_ne_bytes()).unwrap();
     assert_eq!(both.drain().unwrap(), Drained::Lost);
-    fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

@@ -13,6 +13,7 @@ use trueup_control::{
 };
 use trueup_journal::Journal;
 use trueup_reconcile::{MemoryLedger, Report as _};
+use trueup_testkit::Scratch;
 
 use crate::engine::pass;
 use crate::world::{Mode, Sim, fixed, snapshot};
@@ -143,13 +144,12 @@ fn one_process() {
 
 #[test]
 fn eight_processes_with_one_key_execute_once() {
-    let directory = std::env::temp_dir().join(format!("control-jobs-{}", std::process::id()));
-    fs::create_dir_all(&directory).unwrap();
+    let directory = Scratch::make("jobs").unwrap();
     let program = std::env::current_exe().unwrap();
     let children: Vec<_> = (0..8)
         .map(|_| {
             let mut command = Command::new(&program);
-            command.args(["--exact", "jobs::one_process"]).env(DIRECTORY, &directory);
+            command.args(["--exact", "jobs::one_process"]).env(DIRECTORY, &*directory);
             command.stdout(std::process::Stdio::piped()).spawn().unwrap()
         })
         .collect();
@@ -159,7 +159,6 @@ fn eight_processes_with_one_key_execute_once() {
     }
     let lines = fs::read_to_string(directory.join("lines")).unwrap();
     assert_eq!(lines.lines().count(), 1, "{lines}");
-    fs::remove_dir_all(&directory).unwrap();
 }
 
 /// This holds whether the first job has ended or not, without waiting for calls that hang.

@@ -12,6 +12,8 @@ mod engine;
 mod file;
 mod gate;
 mod hints;
+#[path = "../../../journal/tests/journal/image.rs"]
+mod image;
 mod jobs;
 mod known_faults;
 mod lanes;
@@ -28,8 +30,3 @@ mod stored;
 mod tracing;
 mod unread;
 mod world;
-
-/// Returns true if each test should run at its full length.
-fn is_long() -> bool {
-    std::env::var_os("TRUEUP_LONG").is_some_and(|set| set == "1")
-}

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use trueup_control::{Action, ErrorKind, Operation, StepsState, Verb, Verdict, Wait};
 use trueup_journal::Journal;
 use trueup_reconcile::{MemoryLedger, PassInput, Source as _};
+use trueup_testkit::is_long;
 
 use crate::world::{Mode, Says, Sim, fixed, snapshot};
 
@@ -84,8 +85,7 @@ fn steps_are_done_once_or_undone_whenever_the_power_fails() {
             let mut doubts = 0;
             // At each step the power fails, or the process ends: both with `TRUEUP_LONG=1`.
             let stops = (1..=count).flat_map(|at| [(at, true), (at, false)]);
-            let stops =
-                stops.filter(|(at, is_power)| crate::is_long() || (at % 2 == 0) == *is_power);
+            let stops = stops.filter(|(at, is_power)| is_long() || (at % 2 == 0) == *is_power);
             for (at, is_power) in stops {
                 let sim = world();
                 sim.world().fails_at = Some(at);

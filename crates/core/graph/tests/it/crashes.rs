@@ -12,8 +12,9 @@ use std::time::Duration;
 use trueup_graph::{Driver, Failure, RunContext, Verdict, Vertex, VertexSpec};
 use trueup_journal::{Journal, LedgerScope};
 use trueup_reconcile::Ledger as _;
+use trueup_testkit::Scratch;
 
-use crate::support::{BOUND, Declared, Folder, Steps, config, dying, until, vertex};
+use crate::support::{BOUND, Declared, Steps, config, dying, until, vertex};
 
 /// The state that outlives a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -142,8 +143,8 @@ fn converged() -> World {
 }
 
 /// Kills a process at a step, starts another, and checks that it did exactly the due work.
-fn kill_at(folder: &Folder, step: usize, file: OfFile, later: OfFile) -> bool {
-    let journal = folder.0.join(step.to_string());
+fn kill_at(folder: &Scratch, step: usize, file: OfFile, later: OfFile) -> bool {
+    let journal = folder.join(step.to_string());
     let world = Arc::new(Mutex::new(World::default()));
     let (left, _) = live(&world, &journal, step, file);
     let killed = world.lock().unwrap().clone();
@@ -165,7 +166,7 @@ fn kill_at(folder: &Folder, step: usize, file: OfFile, later: OfFile) -> bool {
 
 /// Kills a process at each of its steps.
 fn kill_at_each(name: &str, file: OfFile, later: OfFile) {
-    let folder = Folder::new(name);
+    let folder = Scratch::make(name).unwrap();
     let steps = (1..).take_while(|step| !kill_at(&folder, *step, file, later)).count();
     // There are at least six effects or writes: intent, file, commit, service, commit, page,
     // commit.

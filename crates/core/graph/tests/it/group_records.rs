@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use trueup_graph::{Driver, Failure, Record, Records, RunContext, Verdict, Vertex, VertexSpec};
 use trueup_journal::{Journal, JournalLedger, LedgerScope};
 use trueup_reconcile::{Claim, ErrorClass, Ledger};
-use trueup_testkit::{Claims, InterceptedLedger};
+use trueup_testkit::{Claims, InterceptedLedger, Scratch};
 
-use crate::support::{BOUND, Declared, Folder, config, until};
+use crate::support::{BOUND, Declared, config, until};
 
 /// The numbers that exist, and a log of the calls and writes.
 #[derive(Default)]
@@ -107,8 +107,8 @@ fn declare(number: u8, world: &Shared) -> Declared {
 }
 
 /// Starts a driver with a group.
-fn start(folder: &Folder, numbers: &[u8], world: &Shared) -> Driver {
-    let journal = Journal::open(folder.0.join("journal")).unwrap();
+fn start(folder: &Scratch, numbers: &[u8], world: &Shared) -> Driver {
+    let journal = Journal::open(folder.join("journal")).unwrap();
     let ledger = journal.ledger("graph", &LedgerScope::new("host", ""));
     let ledger = noting(ledger.unwrap(), Arc::clone(world));
     let vertices: Vec<_> = numbers.iter().map(|it| declare(*it, world)).collect();
@@ -119,7 +119,7 @@ fn start(folder: &Folder, numbers: &[u8], world: &Shared) -> Driver {
 
 #[test]
 fn what_each_member_is_about_to_make_is_one_write_before_the_group_applies() {
-    let folder = Folder::new("group-intents");
+    let folder = Scratch::make("group-intents").unwrap();
     let world = Shared::default();
     let driver = start(&folder, &[1, 2, 9, 3], &world);
     until("the others are made", || driver.are_converged(&["1", "2", "3"]).unwrap());
@@ -133,7 +133,7 @@ fn what_each_member_is_about_to_make_is_one_write_before_the_group_applies() {
 
 #[test]
 fn members_that_leave_are_undone_alone_also_if_no_process_was_there() {
-    let folder = Folder::new("group-leaving");
+    let folder = Scratch::make("group-leaving").unwrap();
     let world = Shared::default();
     let driver = start(&folder, &[1, 2, 3, 4], &world);
     driver.wait_converged(BOUND).unwrap();

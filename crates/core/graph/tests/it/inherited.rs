@@ -10,12 +10,13 @@ use rustix::thread::{
     configure_capability_in_ambient_set, set_capabilities,
 };
 use trueup_graph::{Exec, Vertex, VertexSpec};
+use trueup_testkit::Scratch;
 
-use crate::support::{BOUND, Folder, start};
+use crate::support::{BOUND, start};
 
 /// Runs a script with a file's path, and returns what it has written to the file.
-fn written(folder: &Folder, script: &str, with: impl FnOnce(Exec) -> Exec) -> String {
-    let path = folder.0.join("written");
+fn written(folder: &Scratch, script: &str, with: impl FnOnce(Exec) -> Exec) -> String {
+    let path = folder.join("written");
     let exec = with(Exec::new("/bin/sh", ["-c", script, "sh", path.to_str().unwrap()]));
     let vertex: Box<dyn Vertex> = Box::new(exec);
     let driver = start(1, [(VertexSpec::new("exec").with_retry(0, BOUND), vertex)]);
@@ -26,8 +27,8 @@ fn written(folder: &Folder, script: &str, with: impl FnOnce(Exec) -> Exec) -> St
 
 #[test]
 fn a_command_has_no_descriptor_of_ours() {
-    let folder = Folder::new("descriptors");
-    let secret = folder.0.join("secret");
+    let folder = Scratch::make("descriptors").unwrap();
+    let secret = folder.join("secret");
     fs::write(&secret, "for us alone").unwrap();
     let open = fs::File::open(&secret).unwrap();
     // Like a descriptor that this process's starter left open.
@@ -39,7 +40,7 @@ fn a_command_has_no_descriptor_of_ours() {
 
 #[test]
 fn a_command_has_the_variables_that_are_listed() {
-    let folder = Folder::new("variables");
+    let folder = Scratch::make("variables").unwrap();
     // Cargo sets these for a test.
     let ours = ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_PKG_VERSION"];
     assert!(ours.iter().all(|it| env::var_os(it).is_some()));
@@ -61,14 +62,14 @@ fn a_command_has_the_variables_that_are_listed() {
 
 #[test]
 fn a_command_runs_in_the_root_folder() {
-    let folder = Folder::new("cwd");
+    let folder = Scratch::make("cwd").unwrap();
     assert_ne!(env::current_dir().unwrap(), Path::new("/"));
     assert_eq!(written(&folder, "pwd > \"$1\"", |it| it), "/\n");
 }
 
 #[test]
 fn a_command_has_no_signal_blocked_and_no_broken_pipe_ignored() {
-    let folder = Folder::new("signals");
+    let folder = Scratch::make("signals").unwrap();
     let status = written(&folder, "cat /proc/self/status > \"$1\"", |it| it);
     let mask = |name: &str| {
         let of_name = |line: &str| line.strip_prefix(name).map(|it| it.trim().to_owned());
@@ -91,7 +92,7 @@ fn a_command_has_ambient_capabilities_only_if_it_is_said() {
     let inheritable = sets.inheritable | raised;
     set_capabilities(None, CapabilitySets { inheritable, ..sets }).unwrap();
     configure_capability_in_ambient_set(raised, true).unwrap();
-    let folder = Folder::new("ambient");
+    let folder = Scratch::make("ambient").unwrap();
     let script = "grep -E '^Cap(Inh|Amb)' /proc/self/status > \"$1\"";
     assert_eq!(
         written(&folder, script, |it| it),

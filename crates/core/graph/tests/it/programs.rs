@@ -7,21 +7,22 @@ use std::path::{Path, PathBuf};
 use rustix::process::geteuid;
 use trueup_graph::{Exec, Vertex, VertexSpec};
 use trueup_reconcile::ErrorClass;
+use trueup_testkit::Scratch;
 
-use crate::support::{BOUND, Folder, start, until};
+use crate::support::{BOUND, start, until};
 
 /// The number of a user who is neither root nor this process's user.
 const OTHER: u32 = 12_345;
 
 /// Writes a script that touches the file `ran` in the folder.
-fn script(folder: &Folder, path: &Path, mode: u32) {
+fn script(folder: &Scratch, path: &Path, mode: u32) {
     let content = format!("#!/bin/sh\ntouch {}\n", ran(folder).display());
     fs::write(path, content).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-fn ran(folder: &Folder) -> PathBuf {
-    folder.0.join("ran")
+fn ran(folder: &Scratch) -> PathBuf {
+    folder.join("ran")
 }
 
 /// Runs a command, and returns its failure; `None` if it succeeds.
@@ -40,8 +41,8 @@ fn run(program: &Path) -> Option<(ErrorClass, String)> {
 
 #[test]
 fn a_program_that_others_can_write_does_not_run() {
-    let folder = Folder::new("writable");
-    let program = folder.0.join("program");
+    let folder = Scratch::make("writable").unwrap();
+    let program = folder.join("program");
     script(&folder, &program, 0o777);
     let (class, message) = run(&program).unwrap();
     assert_eq!(class, ErrorClass::Permission, "{message}");
@@ -55,8 +56,8 @@ fn a_program_that_others_can_write_does_not_run() {
 
 #[test]
 fn a_program_in_a_folder_that_others_can_write_does_not_run() {
-    let folder = Folder::new("writable-folder");
-    let shared = folder.0.join("shared");
+    let folder = Scratch::make("writable-folder").unwrap();
+    let shared = folder.join("shared");
     fs::create_dir(&shared).unwrap();
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).unwrap();
     let program = shared.join("program");
@@ -65,7 +66,7 @@ fn a_program_in_a_folder_that_others_can_write_does_not_run() {
     assert_eq!(class, ErrorClass::Permission, "{message}");
     assert!(message.contains(shared.to_str().unwrap()), "{message}");
     // By a link of ours.
-    let link = folder.0.join("link");
+    let link = folder.join("link");
     symlink(&program, &link).unwrap();
     assert_eq!(run(&link).unwrap().0, ErrorClass::Permission);
     assert!(!ran(&folder).exists());
@@ -73,8 +74,8 @@ fn a_program_in_a_folder_that_others_can_write_does_not_run() {
 
 #[test]
 fn a_link_of_ours_to_a_program_of_ours_is_followed() {
-    let folder = Folder::new("linked");
-    let (program, link) = (folder.0.join("program"), folder.0.join("link"));
+    let folder = Scratch::make("linked").unwrap();
+    let (program, link) = (folder.join("program"), folder.join("link"));
     script(&folder, &program, 0o755);
     symlink("program", &link).unwrap();
     assert_eq!(run(&link), None);
@@ -83,8 +84,8 @@ fn a_link_of_ours_to_a_program_of_ours_is_followed() {
 
 #[test]
 fn a_check_by_a_program_that_others_can_write_does_not_run() {
-    let folder = Folder::new("writable-check");
-    let program = folder.0.join("program");
+    let folder = Scratch::make("writable-check").unwrap();
+    let program = folder.join("program");
     script(&folder, &program, 0o777);
     let exec = Exec::new("/bin/true", [""; 0]).with_check(&program, [""; 0]);
     assert_eq!(failure(exec).unwrap().0, ErrorClass::Permission);
@@ -93,8 +94,8 @@ fn a_check_by_a_program_that_others_can_write_does_not_run() {
 
 #[test]
 fn a_plan_says_that_a_program_would_be_refused() {
-    let folder = Folder::new("writable-plan");
-    let program = folder.0.join("program");
+    let folder = Scratch::make("writable-plan").unwrap();
+    let program = folder.join("program");
     script(&folder, &program, 0o777);
     let exec: Box<dyn Vertex> = Box::new(Exec::new(&program, [""; 0]));
     let ledger = trueup_reconcile::MemoryLedger::default();
@@ -109,22 +110,22 @@ fn what_belongs_to_another_user_does_not_run() {
         eprintln!("not run: it gives files to another user, as root");
         return;
     }
-    let folder = Folder::new("other-user");
+    let folder = Scratch::make("other-user").unwrap();
     // The program belongs to the other user.
-    let program = folder.0.join("program");
+    let program = folder.join("program");
     script(&folder, &program, 0o755);
     chown(&program, Some(OTHER), None).unwrap();
     let (class, message) = run(&program).unwrap();
     assert_eq!(class, ErrorClass::Permission, "{message}");
     assert!(message.contains("12345"), "{message}");
     // Our program in the other user's folder.
-    let home = folder.0.join("home");
+    let home = folder.join("home");
     fs::create_dir(&home).unwrap();
     script(&folder, &home.join("program"), 0o755);
     chown(&home, Some(OTHER), None).unwrap();
     assert_eq!(run(&home.join("program")).unwrap().0, ErrorClass::Permission);
     // The other user's link to a program of ours.
-    let link = folder.0.join("link");
+    let link = folder.join("link");
     symlink("/bin/true", &link).unwrap();
     std::os::unix::fs::lchown(&link, Some(OTHER), None).unwrap();
     assert_eq!(run(&link).unwrap().0, ErrorClass::Permission);

@@ -1,6 +1,5 @@
 //! A user who exchanges a vertex's folders and files as fast as possible, with `RENAME_EXCHANGE`.
 
-use std::env;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -10,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use trueup_graph::{Failure, Verdict, Vertex as _};
+use trueup_testkit::is_long;
 
 use crate::other_users::{apply, declared, in_run};
 use crate::stage::{Stage, give_to};
 
 /// Returns how long to try: a second, or ten minutes for the long test.
 fn duration() -> Duration {
-    let is_long = env::var_os("TRUEUP_LONG").is_some_and(|it| it == "1");
-    Duration::from_secs(if is_long { 600 } else { 1 })
+    Duration::from_secs(if is_long() { 600 } else { 1 })
 }
 
 fn exchange(one: &Path, other: &Path) {

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use trueup_graph::{Driver, ErrorKind, File, Vertex, VertexSpec};
 use trueup_reconcile::{Claim, Ledger, MemoryLedger};
+use trueup_testkit::Scratch;
 
 use crate::reversals::left_behind;
-use crate::support::{BOUND, Declared, Folder, SharedLedger, config};
+use crate::support::{BOUND, Declared, SharedLedger, config};
 
 #[test]
 fn a_record_of_another_version_is_an_error_that_names_the_key_and_loses_nothing() {
@@ -26,8 +27,8 @@ fn a_record_of_another_version_is_an_error_that_names_the_key_and_loses_nothing(
 
 #[test]
 fn a_file_that_was_created_is_removed_after_a_restart_unless_another_writer_changed_it() {
-    let folder = Folder::new("restarted");
-    let path = |name: &str| folder.0.join(name);
+    let folder = Scratch::make("restarted").unwrap();
+    let path = |name: &str| folder.join(name);
     let ledger = Arc::new(Mutex::new(MemoryLedger::default()));
     let start = |names: &[&str], content: &str| {
         let vertices: Vec<Declared> = names
@@ -62,8 +63,8 @@ fn a_file_that_was_created_is_removed_after_a_restart_unless_another_writer_chan
 
 #[test]
 fn a_file_of_another_path_is_created_once_the_old_one_is_removed() {
-    let folder = Folder::new("moved");
-    let path = |name: &str| folder.0.join(name);
+    let folder = Scratch::make("moved").unwrap();
+    let path = |name: &str| folder.join(name);
     let declare = |name: &str, revision| -> [Declared; 1] {
         let spec = VertexSpec::new("file").with_revision(revision);
         [(spec, Box::new(File::new(path(name), "x")))]

@@ -7,8 +7,9 @@ use std::time::Duration;
 use trueup_graph::{Driver, Failure, Records, RunContext, Verdict, Vertex, VertexSpec};
 use trueup_journal::{Journal, LedgerScope};
 use trueup_reconcile::{Claim, ErrorClass, Ledger, MemoryLedger};
+use trueup_testkit::Scratch;
 
-use crate::support::{BOUND, Declared, Folder, Steps, config, dying, until};
+use crate::support::{BOUND, Declared, Steps, config, dying, until};
 
 /// The state that outlives a process: the existing things, and the undone ones in order.
 #[derive(Default)]
@@ -114,8 +115,8 @@ const ENOUGH: usize = 1_000;
 
 /// Kills the first process at a step, and one that declares `later` at another. Returns for each if
 /// it had ended before.
-fn kill_at(folder: &Folder, later: &[&str], first: usize, second: usize) -> [bool; 2] {
-    let path = folder.0.join(format!("{first}-{second}"));
+fn kill_at(folder: &Scratch, later: &[&str], first: usize, second: usize) -> [bool; 2] {
+    let path = folder.join(format!("{first}-{second}"));
     let world = Shared::default();
     let (left, _) = live(&["a", "b", "c"], &world, &path, first);
     let (later_left, _) = live(later, &world, &path, second);
@@ -133,7 +134,7 @@ fn kill_at(folder: &Folder, later: &[&str], first: usize, second: usize) -> [boo
 }
 
 fn kill_everywhere(name: &str, later: &[&str]) {
-    let folder = Folder::new(name);
+    let folder = Scratch::make(name).unwrap();
     let mut kills = 0;
     for first in 1.. {
         let mut has_ended = false;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use trueup_graph::{Driver, Verdict, VertexSpec};
+use trueup_testkit::is_long;
 
 use crate::support::{BOUND, Declared, start, vertex};
 
@@ -109,7 +110,7 @@ fn changes(driver: &Driver, checks: &Arc<Checks>, rounds: u64) {
 
 #[test]
 fn a_storm_of_events_pauses_and_replacements_ends_converged() {
-    match std::env::var_os("TRUEUP_LONG").is_some_and(|set| set == "1") {
+    match is_long() {
         true => storm(1_000_000, 1_000),
         false => storm(100_000, 20),
     }

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 use trueup_graph::{Driver, Exec, File, Places, Vertex, VertexSpec};
 use trueup_reconcile::ErrorClass;
+use trueup_testkit::Scratch;
 
-use crate::support::{BOUND, Declared, Folder, counted, start, until};
+use crate::support::{BOUND, Declared, counted, start, until};
 
 fn declare(spec: VertexSpec, vertex: impl Vertex + 'static) -> Declared {
     (spec.with_retry(0, BOUND), Box::new(vertex))
@@ -30,8 +31,8 @@ fn shell(script: String) -> [String; 2] {
 /// Otherwise the two vertices would overwrite each other's content for ever.
 #[test]
 fn a_file_by_a_second_path_over_a_link_is_refused() {
-    let folder = Folder::new("places");
-    let (real, link) = (folder.0.join("real"), folder.0.join("link"));
+    let folder = Scratch::make("places").unwrap();
+    let (real, link) = (folder.join("real"), folder.join("link"));
     fs::create_dir(&real).unwrap();
     symlink(&real, &link).unwrap();
     let places = Places::default();
@@ -58,7 +59,7 @@ fn a_file_by_a_second_path_over_a_link_is_refused() {
     assert_eq!(message, whole);
     assert_eq!(fs::read_to_string(&first).unwrap(), "one");
     // The path leads to a different file once the link is changed.
-    let other = folder.0.join("other");
+    let other = folder.join("other");
     fs::create_dir(&other).unwrap();
     fs::remove_file(&link).unwrap();
     symlink(&other, &link).unwrap();
@@ -68,8 +69,8 @@ fn a_file_by_a_second_path_over_a_link_is_refused() {
 
 #[test]
 fn a_file_that_changes_reloads_a_service_once() {
-    let folder = Folder::new("reload");
-    let (config, log) = (folder.0.join("resolv.conf"), folder.0.join("log"));
+    let folder = Scratch::make("reload").unwrap();
+    let (config, log) = (folder.join("resolv.conf"), folder.join("log"));
     let declare_all = |content: &str, revision| {
         let reload = VertexSpec::new("exec.reload").refreshed_by("file.resolv");
         let file = VertexSpec::new("file.resolv").with_revision(revision);
@@ -96,8 +97,7 @@ fn a_file_that_changes_reloads_a_service_once() {
     until("the service is reloaded", || reloads() == 5);
     driver.wait_converged(BOUND).unwrap();
     assert_eq!(reloads(), 5);
-    let names: Vec<_> =
-        fs::read_dir(&folder.0).unwrap().map(|it| it.unwrap().file_name()).collect();
+    let names = folder.names();
     assert_eq!(names.len(), 2, "{names:?}");
 }
 
@@ -108,15 +108,15 @@ fn reload(log: &std::path::Path) -> Exec {
 
 #[test]
 fn a_clone_of_a_file_that_takes_its_place_is_watched() {
-    let folder = Folder::new("cloned");
-    let path = folder.0.join("conf");
+    let folder = Scratch::make("cloned").unwrap();
+    let path = folder.join("conf");
     let file = File::new(&path, "declared");
     let declared = |revision| {
         let spec = VertexSpec::new("file").with_revision(revision);
         [
             declare(spec, file.clone()),
             declare(VertexSpec::new(&format!("other {revision}")), {
-                File::new(folder.0.join(format!("other{revision}")), "x")
+                File::new(folder.join(format!("other{revision}")), "x")
             }),
         ]
     };
@@ -132,8 +132,8 @@ fn a_clone_of_a_file_that_takes_its_place_is_watched() {
 
 #[test]
 fn a_file_that_leaves_is_removed_only_if_it_was_created_and_is_unchanged() {
-    let folder = Folder::new("leaves");
-    let path = |name: &str| folder.0.join(name);
+    let folder = Scratch::make("leaves").unwrap();
+    let path = |name: &str| folder.join(name);
     fs::write(path("there"), "same").unwrap();
     let files = ["created", "there", "changed"];
     let count = Arc::new(AtomicUsize::new(0));
@@ -153,8 +153,8 @@ fn a_file_that_leaves_is_removed_only_if_it_was_created_and_is_unchanged() {
 
 #[test]
 fn a_file_that_leaves_is_not_waited_for_if_another_writer_has_put_something_else_there() {
-    let folder = Folder::new("replaced");
-    let path = |name: &str| folder.0.join(name);
+    let folder = Scratch::make("replaced").unwrap();
+    let path = |name: &str| folder.join(name);
     let files = ["link", "folder", "large"];
     let vertices = files.map(|it| declare(VertexSpec::new(it), File::new(path(it), "x")));
     let driver = start(2, vertices);
@@ -177,8 +177,8 @@ fn a_file_that_leaves_is_not_waited_for_if_another_writer_has_put_something_else
 
 #[test]
 fn what_is_no_regular_file_is_a_conflict_and_stays() {
-    let folder = Folder::new("conflict");
-    let path = |name: &str| folder.0.join(name);
+    let folder = Scratch::make("conflict").unwrap();
+    let path = |name: &str| folder.join(name);
     fs::write(path("target"), "of the link").unwrap();
     symlink(path("target"), path("link")).unwrap();
     fs::create_dir(path("folder")).unwrap();
@@ -210,8 +210,8 @@ fn what_is_no_regular_file_is_a_conflict_and_stays() {
 /// Runs only where the file system has extended attributes.
 #[test]
 fn new_content_keeps_extended_attributes_and_the_access_control_list() {
-    let folder = Folder::new("extended");
-    let path = folder.0.join("conf");
+    let folder = Scratch::make("extended").unwrap();
+    let path = folder.join("conf");
     fs::write(&path, "old").unwrap();
     // Version 2; the owner may write, user 4242 and all others may read, and groups may do nothing.
     let entry = |tag: u16, permissions: u16, id: u32| {
@@ -243,15 +243,15 @@ fn new_content_keeps_extended_attributes_and_the_access_control_list() {
 
 #[test]
 fn a_large_file_is_never_seen_half_written_and_keeps_its_mode() {
-    let folder = Folder::new("atomic");
-    let path = folder.0.join("large");
+    let folder = Scratch::make("atomic").unwrap();
+    let path = folder.join("large");
     let content = |byte| vec![byte; 1 << 20];
     fs::write(&path, content(b'a')).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o604)).unwrap();
     // While it is open, no other file can have its inode.
     let mut first = fs::File::open(&path).unwrap();
     // The leftover of a crash.
-    fs::write(folder.0.join(".large.b0408fec4209f8d4.trueup-new"), "half").unwrap();
+    fs::write(folder.join(".large.b0408fec4209f8d4.trueup-new"), "half").unwrap();
     let declared = |byte, revision| {
         let spec = VertexSpec::new("file").with_revision(revision);
         [declare(spec, File::new(&path, content(byte)))]
@@ -270,13 +270,13 @@ fn a_large_file_is_never_seen_half_written_and_keeps_its_mode() {
     std::io::Read::read_to_end(&mut first, &mut read).unwrap();
     assert!(read == content(b'a'), "the first file is not written to");
     assert_eq!(fs::read(&path).unwrap()[0], b'a' + 19);
-    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1);
+    assert_eq!(folder.names(), ["large"]);
 }
 
 #[test]
 fn a_command_runs_while_its_check_fails_and_has_to_mend_it() {
-    let folder = Folder::new("check");
-    let (mark, log) = (folder.0.join("mark"), folder.0.join("log"));
+    let folder = Scratch::make("check").unwrap();
+    let (mark, log) = (folder.join("mark"), folder.join("log"));
     let script = format!("echo run >> {}; touch {}", log.display(), mark.display());
     let exec = Exec::new("/bin/sh", shell(script));
     let useless = Exec::new("/bin/true", [""; 0]).with_check("/bin/false", [""; 0]);
@@ -344,8 +344,8 @@ fn what_a_command_says_makes_no_line_of_its_own() {
 
 #[test]
 fn a_command_that_does_not_end_is_killed_with_its_group() {
-    let folder = Folder::new("group");
-    let pid = folder.0.join("pid");
+    let folder = Scratch::make("group").unwrap();
+    let pid = folder.join("pid");
     let script = format!("sleep 1000 & echo $! > {0}.new; mv {0}.new {0}; wait", pid.display());
     let slow = Exec::new("/bin/sh", shell(script)).with_timeout(Duration::from_secs(1));
     let begin = Instant::now();
@@ -367,8 +367,8 @@ fn a_command_that_does_not_end_is_killed_with_its_group() {
 
 #[test]
 fn a_file_follows_its_source() {
-    let folder = Folder::new("source");
-    let (path, source) = (folder.0.join("file"), folder.0.join("source"));
+    let folder = Scratch::make("source").unwrap();
+    let (path, source) = (folder.join("file"), folder.join("source"));
     fs::write(&source, "one").unwrap();
     let file = File::from_source(&path, &source);
     let _driver = start(1, [declare(VertexSpec::new("file"), file)]);

@@ -138,8 +138,7 @@ fn search_graphs(
 }
 
 fn most() -> usize {
-    let is_long = std::env::var_os("TRUEUP_LONG").is_some_and(|set| set == "1");
-    if is_long { 4 } else { 3 }
+    if trueup_testkit::is_long() { 4 } else { 3 }
 }
 
 const NO_SEMAPHORES: [Semaphores; 1] = [[&[]; 4]];

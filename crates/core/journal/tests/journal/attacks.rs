@@ -9,8 +9,7 @@ use std::os::unix::fs::{PermissionsExt as _, lchown};
 use std::path::{Path, PathBuf};
 
 use trueup_journal::{Error, Journal, Start};
-
-use crate::maintenance::Directory;
+use trueup_testkit::Scratch;
 
 /// The other user's id.
 const OTHER: u32 = 4_242;
@@ -27,8 +26,8 @@ fn give(path: &Path) -> bool {
     lchown(path, Some(OTHER), None).is_ok()
 }
 
-fn precious(directory: &Directory) -> PathBuf {
-    let path = directory.0.join("precious");
+fn precious(directory: &Scratch) -> PathBuf {
+    let path = directory.join("precious");
     fs::write(&path, PRECIOUS).unwrap();
     path
 }

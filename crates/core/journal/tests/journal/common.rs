@@ -10,6 +10,8 @@ use trueup_journal::{
 };
 use trueup_reconcile::{Claim, Ledger as _, LedgerError};
 
+use crate::image::{put, set_len};
+
 /// The size of a disk's atomic write, in bytes.
 pub(crate) const BLOCK: usize = 512;
 
@@ -166,21 +168,6 @@ impl Storage for Disk {
         std::thread::sleep(slow);
         Ok(())
     }
-}
-
-/// Shortens an image, or lengthens it with zeros. `Vec::resize` is slow where it is not optimised.
-fn set_len(bytes: &mut Vec<u8>, len: usize) {
-    bytes.truncate(len);
-    bytes.extend(vec![0; len - bytes.len()]);
-}
-
-/// Writes, even past the end, as files allow.
-pub(crate) fn put(bytes: &mut Vec<u8>, offset: u64, data: &[u8]) {
-    let end = offset as usize + data.len();
-    if bytes.len() < end {
-        set_len(bytes, end);
-    }
-    bytes[offset as usize..end].copy_from_slice(data);
 }
 
 /// Applies an event to an image.

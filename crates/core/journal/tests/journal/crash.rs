@@ -7,9 +7,9 @@ use trueup_journal::{
     Backoff, Journal, Keep, KeyState, LedgerScope, OperationState, Outcome, Refusal, Start,
 };
 use trueup_reconcile::{Claim, Ledger as _};
+use trueup_testkit::is_long;
 
 use crate::common::{BLOCK, Disk, Event, Failing, Random, apply, at, export, ours, workload};
-use crate::is_long;
 
 /// A run of the workload: the device's log, and the records after each step.
 struct Run {

@@ -4,10 +4,9 @@
 use std::fs;
 
 use trueup_journal::{ErrorKind, Journal, repair};
+use trueup_testkit::{Scratch, is_long};
 
 use crate::common::{Disk, Random, export, workload};
-use crate::is_long;
-use crate::maintenance::Directory;
 
 /// Returns a journal's synced image while it is open, its image after closing, and its records.
 fn images() -> ([Vec<u8>; 2], String) {
@@ -95,8 +94,8 @@ fn heads(of: usize) -> impl Iterator<Item = usize> {
 #[test]
 fn one_flipped_byte_in_the_heads_loses_no_record_of_a_closed_journal() {
     let ([_, closed], known) = images();
-    let directory = Directory::new("heads");
-    let path = directory.journal();
+    let directory = Scratch::make("heads").unwrap();
+    let path = directory.join("journal");
     let mut damaged = 0;
     for at in heads(5) {
         let mut flipped = closed.clone();
@@ -133,8 +132,8 @@ fn one_flipped_byte_in_the_heads_of_a_running_journal_loses_the_last_commit_at_m
     last(&journal);
     let known = export(&journal);
     let running = disk.bytes();
-    let directory = Directory::new("running-heads");
-    let path = directory.journal();
+    let directory = Scratch::make("running-heads").unwrap();
+    let path = directory.join("journal");
     let mut shortened = 0;
     // A running journal has a megabyte, which is read several times for each flip.
     for at in heads(11) {

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use trueup_journal::{Error, Journal, Repaired, Start, check, check_not_held, repair};
-
-use crate::maintenance::Directory;
+use trueup_testkit::Scratch;
 
 const PATH: &str = "JOURNAL_TEST_HOLD";
 const WAIT_ALONE: &str = "JOURNAL_TEST_WAIT_ALONE";
@@ -51,8 +50,8 @@ fn assert_names(error: &Error, pid: u32) {
 
 #[test]
 fn a_second_process_learns_who_holds_the_journal() {
-    let directory = Directory::new("held");
-    let path = directory.journal();
+    let directory = Scratch::make("held").unwrap();
+    let path = directory.join("journal");
     check_not_held(&path).unwrap();
     assert!(!path.with_extension("lock").exists() && !path.exists(), "asking makes nothing");
     let mut child = hold(&path);
@@ -81,8 +80,8 @@ fn a_second_process_learns_who_holds_the_journal() {
 /// If another thread forks a child, the child has all files open until it executes a program.
 #[test]
 fn a_forked_childs_copy_of_the_lock_holds_nothing() {
-    let directory = Directory::new("forked");
-    let path = directory.journal();
+    let directory = Scratch::make("forked").unwrap();
+    let path = directory.join("journal");
     let journal = Journal::open(&path).unwrap();
     let lock = path.with_extension("lock");
     let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
@@ -99,8 +98,8 @@ fn a_forked_childs_copy_of_the_lock_holds_nothing() {
 
 #[test]
 fn of_many_that_open_at_once_one_does() {
-    let directory = Directory::new("race");
-    let path = directory.journal();
+    let directory = Scratch::make("race").unwrap();
+    let path = directory.join("journal");
     let opened = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..16).map(|_| scope.spawn(|| Journal::open(&path))).collect();
         let results = threads.into_iter().map(|thread| thread.join().unwrap());
@@ -116,13 +115,13 @@ fn of_many_that_open_at_once_one_does() {
 /// Each repair deletes its own lock file, so the next one may have opened a deleted file.
 #[test]
 fn repairs_that_delete_their_lock_file_still_exclude_each_other() {
-    let directory = Directory::new("lock-file");
-    let path = directory.journal();
+    let directory = Scratch::make("lock-file").unwrap();
+    let path = directory.join("journal");
     let journal = Journal::open(&path).unwrap();
     drop(journal.begin(Start::new("first", b"")).unwrap());
     drop(journal);
     let good = fs::read(&path).unwrap();
-    fs::remove_file(directory.0.join("journal.lock")).unwrap();
+    fs::remove_file(directory.join("journal.lock")).unwrap();
     for round in 0..40 {
         let mut damaged = good.clone();
         damaged[0] ^= 1;
@@ -142,7 +141,7 @@ fn repairs_that_delete_their_lock_file_still_exclude_each_other() {
             }
         }
         assert_eq!(restored, 1, "round {round}");
-        assert!(!directory.0.join("journal.lock").exists(), "round {round}");
+        assert!(!directory.join("journal.lock").exists(), "round {round}");
         assert!(check(&path).is_ok());
     }
 }
@@ -150,8 +149,8 @@ fn repairs_that_delete_their_lock_file_still_exclude_each_other() {
 /// Many short runs share a journal: each waits for its turn, and all writes stay.
 #[test]
 fn runs_that_wait_all_get_their_turn() {
-    let directory = Directory::new("turns");
-    let path = directory.journal();
+    let directory = Scratch::make("turns").unwrap();
+    let path = directory.join("journal");
     std::thread::scope(|scope| {
         for run in 0..32 {
             let path = &path;
@@ -168,8 +167,8 @@ fn runs_that_wait_all_get_their_turn() {
 
 #[test]
 fn a_wait_in_vain_reports_the_holder_and_leaves_no_lock() {
-    let directory = Directory::new("in-vain");
-    let path = directory.journal();
+    let directory = Scratch::make("in-vain").unwrap();
+    let path = directory.join("journal");
     let mut child = hold(&path);
     let error = Journal::open_within(&path, Duration::from_millis(50)).unwrap_err();
     assert_names(&error, child.id());
@@ -187,8 +186,8 @@ fn a_wait_in_vain_reports_the_holder_and_leaves_no_lock() {
 /// Callers that wait in one process share a place in the queue, and get their turn in order.
 #[test]
 fn callers_of_one_process_get_their_turn_in_order() {
-    let directory = Directory::new("in-order");
-    let path = directory.journal();
+    let directory = Scratch::make("in-order").unwrap();
+    let path = directory.join("journal");
     let held = Journal::open(&path).unwrap();
     thread::scope(|scope| {
         for run in 0..8 {
@@ -220,8 +219,8 @@ fn waiting_in_vain_leaves_one_thread_and_one_descriptor_at_most() {
         assert!(alone.unwrap().success());
         return;
     }
-    let directory = Directory::new("leak");
-    let path = directory.journal();
+    let directory = Scratch::make("leak").unwrap();
+    let path = directory.join("journal");
     // Open it once before, so that the first call's leftovers are counted.
     drop(Journal::open(&path).unwrap());
     let count = |of| fs::read_dir(of).unwrap().count();
@@ -254,8 +253,8 @@ fn waiting_in_vain_leaves_one_thread_and_one_descriptor_at_most() {
 /// The lock file still names a process that continues after it has closed the journal.
 #[test]
 fn a_wait_in_vain_does_not_keep_the_next_caller_out() {
-    let directory = Directory::new("next");
-    let path = directory.journal();
+    let directory = Scratch::make("next").unwrap();
+    let path = directory.join("journal");
     for round in 0..100 {
         let held = Journal::open(&path).unwrap_or_else(|error| panic!("round {round}: {error}"));
         Journal::open_within(&path, Duration::from_millis(1)).unwrap_err();

@@ -3,9 +3,9 @@
 use std::fs;
 
 use trueup_journal::{Journal, JournalId, Start, repair};
+use trueup_testkit::Scratch;
 
 use crate::common::{Disk, at, execute};
-use crate::maintenance::Directory;
 
 /// The offsets of the id and its checksum in the header.
 const AT: std::ops::Range<usize> = 2048..2068;
@@ -16,8 +16,8 @@ fn id(journal: &Journal) -> JournalId {
 
 #[test]
 fn a_journal_keeps_its_id_and_one_that_is_made_again_has_another() {
-    let directory = Directory::new("id");
-    let path = directory.journal();
+    let directory = Scratch::make("id").unwrap();
+    let path = directory.join("journal");
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..3 {
         let journal = Journal::open(&path).unwrap();
@@ -38,8 +38,8 @@ fn a_journal_keeps_its_id_and_one_that_is_made_again_has_another() {
 /// The lost records may include spent nonces.
 #[test]
 fn a_repaired_journal_has_another_id() {
-    let directory = Directory::new("id-repaired");
-    let path = directory.journal();
+    let directory = Scratch::make("id-repaired").unwrap();
+    let path = directory.join("journal");
     let journal = Journal::open(&path).unwrap();
     drop(execute(&journal, Start::new("a", b"")));
     let before = id(&journal);

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::{Signal, getpid, kill_process};
 use trueup_journal::{Journal, Repaired, Storage, repair};
+use trueup_testkit::Scratch;
 
 use crate::common::{Disk, export, workload};
-use crate::maintenance::Directory;
 
 const PATH: &str = "JOURNAL_TEST_KILL";
 const POINT: &str = "JOURNAL_TEST_KILL_AT";
@@ -84,8 +84,8 @@ fn child() {
 
 #[test]
 fn what_was_acknowledged_survives_a_kill_at_every_point() {
-    let directory = Directory::new("kill");
-    let path = directory.journal();
+    let directory = Scratch::make("kill").unwrap();
+    let path = directory.join("journal");
     let formatted = Disk::formatted().bytes();
     let mut states = Vec::new();
     {

@@ -9,6 +9,7 @@ mod cut;
 mod failure;
 mod held;
 mod id;
+mod image;
 mod keys;
 mod kill;
 mod ledger;
@@ -23,8 +24,3 @@ mod threads;
 mod tokens;
 mod unreadable;
 mod volume;
-
-/// Returns true if each test should run at its full length.
-fn is_long() -> bool {
-    std::env::var_os("TRUEUP_LONG").is_some_and(|set| set == "1")
-}

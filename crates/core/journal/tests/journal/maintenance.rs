@@ -7,39 +7,9 @@ use trueup_journal::{
     Backoff, ErrorKind, Journal, LedgerScope, Repaired, Start, check, export, repair,
 };
 use trueup_reconcile::{Claim, Ledger as _};
+use trueup_testkit::Scratch;
 
 use crate::common::{at, claims, execute, ours, workload};
-
-/// A directory that is removed when this is dropped.
-pub(crate) struct Directory(pub(crate) PathBuf);
-
-impl Directory {
-    pub(crate) fn new(name: &str) -> Directory {
-        let path = std::env::temp_dir().join(format!("journal-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
-        Directory(path)
-    }
-
-    pub(crate) fn journal(&self) -> PathBuf {
-        self.0.join("journal")
-    }
-
-    /// Returns the names of its files, in order.
-    fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.0).unwrap();
-        let name = |entry: fs::DirEntry| entry.file_name().into_string().unwrap();
-        let mut names: Vec<_> = entries.map(|entry| name(entry.unwrap())).collect();
-        names.sort();
-        names
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 fn exported(path: &PathBuf) -> String {
     let mut out = Vec::new();
@@ -49,8 +19,8 @@ fn exported(path: &PathBuf) -> String {
 
 #[test]
 fn an_export_has_a_line_for_each_record() {
-    let directory = Directory::new("export");
-    let path = directory.journal();
+    let directory = Scratch::make("export").unwrap();
+    let path = directory.join("journal");
     let journal = Journal::open(&path).unwrap();
     drop(journal.begin(Start::new("add \"x\"", b"\xFF\x00")).unwrap());
     drop(journal.begin(Start::new("done", b"d")).unwrap());
@@ -91,12 +61,12 @@ fn an_export_has_a_line_for_each_record() {
 
 #[test]
 fn to_look_at_a_journal_does_not_write_to_it() {
-    let directory = Directory::new("look");
-    let path = directory.journal();
+    let directory = Scratch::make("look").unwrap();
+    let path = directory.join("journal");
     let journal = Journal::open(&path).unwrap();
     workload().into_iter().for_each(|step| step(&journal));
     // The state after a crash.
-    let crashed = directory.0.join("crashed");
+    let crashed = directory.join("crashed");
     fs::copy(&path, &crashed).unwrap();
     let mut out = Vec::new();
     journal.export(&mut out).unwrap();
@@ -108,15 +78,15 @@ fn to_look_at_a_journal_does_not_write_to_it() {
         assert_eq!(repair(&path, false).unwrap(), Repaired::Whole);
         assert!(fs::read(&path).unwrap() == before, "written to");
     }
-    let missing = directory.0.join("missing");
+    let missing = directory.join("missing");
     assert_eq!(check(&missing).unwrap_err().kind(), ErrorKind::Os);
     assert!(!missing.exists(), "nor makes it one");
 }
 
 #[test]
 fn a_damaged_journal_is_refused_until_it_is_repaired() {
-    let directory = Directory::new("damaged");
-    let path = directory.journal();
+    let directory = Scratch::make("damaged").unwrap();
+    let path = directory.join("journal");
     for attempt in 0..2 {
         let journal = Journal::open(&path).unwrap();
         drop(journal.begin(Start::new("lost", b"")).unwrap());
@@ -133,8 +103,8 @@ fn a_damaged_journal_is_refused_until_it_is_repaired() {
         assert_eq!(fs::read(&path).unwrap(), damaged, "not written to");
 
         let kept = match attempt {
-            0 => directory.0.join("journal.damaged"),
-            _ => directory.0.join("journal.damaged.1"),
+            0 => directory.join("journal.damaged"),
+            _ => directory.join("journal.damaged.1"),
         };
         let repaired = repair(&path, true).unwrap();
         assert_eq!(repaired, Repaired::Emptied { damaged: kept.clone() });
@@ -147,8 +117,8 @@ fn a_damaged_journal_is_refused_until_it_is_repaired() {
 /// commit without an error.
 #[test]
 fn an_acknowledged_commit_that_is_damaged_is_no_commit_that_was_under_way() {
-    let directory = Directory::new("shortened");
-    let path = directory.journal();
+    let directory = Scratch::make("shortened").unwrap();
+    let path = directory.join("journal");
     let journal = Journal::open(&path).unwrap();
     drop(journal.begin(Start::new("first", b"")).unwrap());
     let before = fs::read(&path).unwrap();
@@ -164,7 +134,7 @@ fn an_acknowledged_commit_that_is_damaged_is_no_commit_that_was_under_way() {
     let error = Journal::open(&path).unwrap_err();
     assert!(error.is_damaged(), "{error}");
     let repaired = repair(&path, true).unwrap();
-    let kept = directory.0.join("journal.damaged");
+    let kept = directory.join("journal.damaged");
     assert_eq!(repaired, Repaired::Shortened { damaged: kept });
     let journal = Journal::open(&path).unwrap();
     assert!(journal.operation("first").unwrap().is_some());
@@ -174,9 +144,9 @@ fn an_acknowledged_commit_that_is_damaged_is_no_commit_that_was_under_way() {
 
 #[test]
 fn an_emptied_file_is_damaged_and_one_half_made_is_not_there() {
-    let directory = Directory::new("emptied");
-    let path = directory.journal();
-    fs::write(directory.0.join("journal.new"), b"half").unwrap();
+    let directory = Scratch::make("emptied").unwrap();
+    let path = directory.join("journal");
+    fs::write(directory.join("journal.new"), b"half").unwrap();
     let journal = Journal::open(&path).unwrap();
     assert_eq!(check(&path).unwrap_err().kind(), ErrorKind::Os);
     drop(journal.begin(Start::new("first", b"")).unwrap());
@@ -188,8 +158,8 @@ fn an_emptied_file_is_damaged_and_one_half_made_is_not_there() {
 
 #[test]
 fn a_repair_refuses_what_does_not_begin_as_a_journal_and_leaves_nothing_beside_it() {
-    let directory = Directory::new("precious");
-    let path = directory.0.join("precious");
+    let directory = Scratch::make("precious").unwrap();
+    let path = directory.join("precious");
     let files: [&[u8]; 5] = [
         b"precious\n",
         b"[]",
@@ -211,8 +181,8 @@ fn a_repair_refuses_what_does_not_begin_as_a_journal_and_leaves_nothing_beside_i
 
 #[test]
 fn a_repair_leaves_a_lock_file_only_where_one_was() {
-    let directory = Directory::new("litter");
-    let path = directory.journal();
+    let directory = Scratch::make("litter").unwrap();
+    let path = directory.join("journal");
     let journal = Journal::open(&path).unwrap();
     drop(journal.begin(Start::new("first", b"")).unwrap());
     drop(journal);
@@ -220,7 +190,7 @@ fn a_repair_leaves_a_lock_file_only_where_one_was() {
     assert_eq!(repair(&path, false).unwrap(), Repaired::Whole);
     assert_eq!(directory.names(), ["journal", "journal.lock"]);
 
-    fs::remove_file(directory.0.join("journal.lock")).unwrap();
+    fs::remove_file(directory.join("journal.lock")).unwrap();
     assert_eq!(repair(&path, false).unwrap(), Repaired::Whole);
     assert_eq!(directory.names(), ["journal"]);
 }

@@ -5,9 +5,9 @@ use std::error::Error as _;
 use std::fs;
 
 use trueup_journal::{Error, ErrorKind, Journal, Start, check, lock_file};
+use trueup_testkit::Scratch;
 
 use crate::common::{Disk, execute, export};
-use crate::maintenance::Directory;
 
 fn begin(journal: &Journal, name: &str) -> Result<(), Error> {
     journal.begin(Start::new(name, b"")).map(drop)
@@ -83,8 +83,8 @@ fn a_first_write_is_refused_if_another_opener_wrote_since() {
 
 #[test]
 fn a_lock_file_that_a_person_deletes_costs_no_record() {
-    let directory = Directory::new("unlocked");
-    let path = directory.journal();
+    let directory = Scratch::make("unlocked").unwrap();
+    let path = directory.join("journal");
     let earlier = Journal::open(&path).unwrap();
     let _first = execute(&earlier, Start::new("first", b""));
     fs::remove_file(lock_file(&path)).unwrap();

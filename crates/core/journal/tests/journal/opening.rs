@@ -3,26 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use trueup_journal::{ErrorKind, Journal, JournalLedger, LedgerScope, Start};
 use trueup_reconcile::{Claim, Ledger as _};
+use trueup_testkit::Scratch;
 
 use crate::common::{Disk, Event, cause, claims, export, ours};
-use crate::maintenance::Directory;
 
 fn ledger(journal: &Journal) -> JournalLedger {
     journal.ledger("rtnl", &LedgerScope::new("n", "b")).unwrap()
-}
-
-fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).unwrap();
-    let mut names: Vec<_> =
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
 }
 
 /// Makes every call that changes nothing in a journal with one owned key `k`.
@@ -58,18 +49,18 @@ fn to_open_and_to_change_nothing_writes_nothing() {
 
 #[test]
 fn what_is_not_there_is_made_by_the_first_change() {
-    let directory = Directory::new("first");
-    let path = directory.journal();
+    let directory = Scratch::make("first").unwrap();
+    let path = directory.join("journal");
     for _ in 0..2 {
         let journal = Journal::open(&path).unwrap();
         assert_eq!(export(&journal), "");
         ledger(&journal).commit_outcomes(BTreeMap::new()).unwrap();
         drop(journal);
-        assert_eq!(names(&directory.0), ["journal.lock"]);
+        assert_eq!(directory.names(), ["journal.lock"]);
     }
     let journal = Journal::open(&path).unwrap();
     ledger(&journal).commit_outcomes(claims([("k", ours("v"))])).unwrap();
-    assert_eq!(names(&directory.0), ["journal", "journal.lock"]);
+    assert_eq!(directory.names(), ["journal", "journal.lock"]);
     // The disk has the same state at this moment.
     let seen = ledger(&Journal::open_read_only(&path).unwrap()).owned().unwrap();
     assert_eq!(seen, ledger(&journal).owned().unwrap());
@@ -88,13 +79,13 @@ fn the_syncs_of_a_life() {
         assert_eq!(after.commits, before.commits + 1);
         after.syncs - before.syncs
     };
-    let directory = Directory::new("syncs");
-    let journal = Journal::open(directory.journal()).unwrap();
+    let directory = Scratch::make("syncs").unwrap();
+    let journal = Journal::open(directory.join("journal")).unwrap();
     let made = commit(&journal, "1");
     assert_eq!((made, commit(&journal, "2"), commit(&journal, "3")), (1, 1, 1));
-    let crashed = Disk::of(fs::read(directory.journal()).unwrap());
+    let crashed = Disk::of(fs::read(directory.join("journal")).unwrap());
     drop(journal);
-    let closed = Disk::of(fs::read(directory.journal()).unwrap());
+    let closed = Disk::of(fs::read(directory.join("journal")).unwrap());
     for (disk, first, at_the_end) in [(closed, 1, 1), (crashed, 6, 1)] {
         let journal = Journal::open_on(disk.clone()).unwrap();
         let opened = commit(&journal, "4");
@@ -108,8 +99,8 @@ fn the_syncs_of_a_life() {
 
 #[test]
 fn of_many_first_changes_none_is_lost() {
-    let directory = Directory::new("many-first");
-    let journal = Journal::open(directory.journal()).unwrap();
+    let directory = Scratch::make("many-first").unwrap();
+    let journal = Journal::open(directory.join("journal")).unwrap();
     let executed = thread::scope(|scope| {
         let threads: Vec<_> = (0..16)
             .map(|thread| {
@@ -133,16 +124,16 @@ fn of_many_first_changes_none_is_lost() {
     assert_eq!(executed, 1);
     let known = export(&journal);
     drop(journal);
-    let journal = Journal::open(directory.journal()).unwrap();
+    let journal = Journal::open(directory.join("journal")).unwrap();
     assert_eq!(journal.in_flight().unwrap().0.len(), 16);
     assert_eq!(export(&journal), known);
 }
 
 #[test]
 fn one_that_cannot_be_made_is_read_only_and_empty() {
-    let directory = Directory::new("unmade");
-    let path = directory.journal();
-    let obstacle = directory.0.join("journal.new");
+    let directory = Scratch::make("unmade").unwrap();
+    let path = directory.join("journal");
+    let obstacle = directory.join("journal.new");
     fs::create_dir(&obstacle).unwrap();
     let journal = Journal::open(&path).unwrap();
     let mut ledger = ledger(&journal);
@@ -158,11 +149,11 @@ fn one_that_cannot_be_made_is_read_only_and_empty() {
 
 #[test]
 fn a_peek_changes_nothing_and_needs_no_lock() {
-    let directory = Directory::new("peek");
-    let path = directory.journal();
+    let directory = Scratch::make("peek").unwrap();
+    let path = directory.join("journal");
     let peeked = Journal::open_read_only(&path).unwrap();
     assert_eq!(export(&peeked), "");
-    assert!(names(&directory.0).is_empty());
+    assert!(directory.names().is_empty());
 
     let journal = Journal::open(&path).unwrap();
     let mut writer = ledger(&journal);
@@ -192,8 +183,8 @@ fn a_peek_changes_nothing_and_needs_no_lock() {
 /// A reader never sees half a commit, and never less than was durable when it began.
 #[test]
 fn a_peek_beside_a_writer_sees_whole_commits() {
-    let directory = Directory::new("beside");
-    let path = directory.journal();
+    let directory = Scratch::make("beside").unwrap();
+    let path = directory.join("journal");
     let journal = Journal::open(&path).unwrap();
     let mut writer = ledger(&journal);
     let pair =
@@ -233,9 +224,9 @@ fn a_peek_beside_a_writer_sees_whole_commits() {
 
 #[test]
 fn a_fifo_in_the_place_of_a_file_of_the_journal_is_refused_at_once() {
-    let directory = Directory::new("fifo");
+    let directory = Scratch::make("fifo").unwrap();
     let fifo = |name: &str| {
-        let path = directory.0.join(name);
+        let path = directory.join(name);
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
         path
@@ -249,11 +240,11 @@ fn a_fifo_in_the_place_of_a_file_of_the_journal_is_refused_at_once() {
     refused(Journal::open_read_only(&journal).unwrap_err());
     refused(trueup_journal::check(&journal).unwrap_err());
     fifo("locked.lock");
-    let locked = directory.0.join("locked");
+    let locked = directory.join("locked");
     refused(Journal::open(&locked).unwrap_err());
     refused(trueup_journal::check_not_held(&locked).unwrap_err());
     fifo("new.new");
-    let journal = Journal::open(directory.0.join("new")).unwrap();
+    let journal = Journal::open(directory.join("new")).unwrap();
     let error = ledger(&journal).commit_outcomes(claims([("k", ours("v"))]));
     let error = cause(&error.unwrap_err()).clone();
     assert!(error.to_string().contains("it is a FIFO"), "{error}");

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process};
 use trueup_journal::{Journal, KeyState, Outcome, Start};
+use trueup_testkit::Scratch;
 
 use crate::common::at;
-use crate::maintenance::Directory;
 
 const PATH: &str = "JOURNAL_TEST_PROCESS";
 const DIES: &str = "JOURNAL_TEST_PROCESS_DIES";
@@ -54,8 +54,8 @@ fn start(path: &Path, dies: bool) -> Child {
 #[test]
 fn of_many_processes_with_one_key_one_executes() {
     for dies in [false, true] {
-        let directory = Directory::new(&format!("processes-{dies}"));
-        let path = directory.journal();
+        let directory = Scratch::make(&format!("processes-{dies}")).unwrap();
+        let path = directory.join("journal");
         let mut children: Vec<Child> = (0..8).map(|_| start(&path, dies)).collect();
         let ended = children.iter_mut().map(|child| child.wait().unwrap());
         let killed = ended.filter(|status| !status.success()).count();

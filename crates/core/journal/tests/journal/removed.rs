@@ -5,18 +5,18 @@ use std::fs;
 use std::time::Duration;
 
 use trueup_journal::{ErrorKind, Journal, Start, lock_file};
+use trueup_testkit::Scratch;
 
 use crate::common::{at, execute, export};
-use crate::maintenance::Directory;
 
 fn run(journal: &Journal, name: &str) {
     execute(journal, Start::new(name, b"")).succeeded(b"", at(1)).unwrap();
 }
 
 /// Removes a part of the journal, and returns true if a change is then refused.
-fn is_noticed(name: &str, remove: impl FnOnce(&Directory)) -> bool {
-    let directory = Directory::new(name);
-    let path = directory.journal();
+fn is_noticed(name: &str, remove: impl FnOnce(&Scratch)) -> bool {
+    let directory = Scratch::make(name).unwrap();
+    let path = directory.join("journal");
     let journal = Journal::open(&path).unwrap();
     run(&journal, "first");
     journal.check_in_place().unwrap();
@@ -33,15 +33,15 @@ fn is_noticed(name: &str, remove: impl FnOnce(&Directory)) -> bool {
 
 #[test]
 fn a_removed_journal_refuses_each_change() {
-    assert!(is_noticed("folder", |directory| fs::remove_dir_all(&directory.0).unwrap()));
-    assert!(is_noticed("file", |directory| fs::remove_file(directory.journal()).unwrap()));
+    assert!(is_noticed("folder", |directory| fs::remove_dir_all(directory).unwrap()));
+    assert!(is_noticed("file", |directory| fs::remove_file(directory.join("journal")).unwrap()));
     assert!(is_noticed("lock", |directory| {
-        fs::remove_file(lock_file(directory.journal())).unwrap();
+        fs::remove_file(lock_file(directory.join("journal"))).unwrap();
     }));
     assert!(is_noticed("exchanged", |directory| {
-        let away = directory.0.with_extension("away");
-        fs::rename(&directory.0, &away).unwrap();
-        fs::create_dir(&directory.0).unwrap();
+        let away = directory.with_extension("away");
+        fs::rename(directory, &away).unwrap();
+        fs::create_dir(directory).unwrap();
         fs::remove_dir_all(away).unwrap();
     }));
     assert!(!is_noticed("nothing", |_| {}));
@@ -49,14 +49,14 @@ fn a_removed_journal_refuses_each_change() {
 
 #[test]
 fn a_removed_journal_is_made_anew_with_all_records() {
-    let directory = Directory::new("anew");
-    let path = directory.journal();
+    let directory = Scratch::make("anew").unwrap();
+    let path = directory.join("journal");
     let journal = Journal::open(&path).unwrap();
     run(&journal, "first");
     let known = export(&journal);
-    fs::remove_dir_all(&directory.0).unwrap();
+    fs::remove_dir_all(&directory).unwrap();
     assert!(journal.check_in_place().unwrap_err().is_removed());
-    fs::create_dir(&directory.0).unwrap();
+    fs::create_dir(&directory).unwrap();
     let again = journal.recreate(Duration::ZERO).unwrap();
     again.check_in_place().unwrap();
     assert_eq!(export(&again), known);
@@ -70,23 +70,23 @@ fn a_removed_journal_is_made_anew_with_all_records() {
 /// No record was written to it yet.
 #[test]
 fn a_removed_journal_without_records_is_made_anew() {
-    let directory = Directory::new("empty");
-    let path = directory.journal();
+    let directory = Scratch::make("empty").unwrap();
+    let path = directory.join("journal");
     let journal = Journal::open(&path).unwrap();
-    fs::remove_dir_all(&directory.0).unwrap();
+    fs::remove_dir_all(&directory).unwrap();
     assert!(journal.check_in_place().unwrap_err().is_removed());
-    fs::create_dir(&directory.0).unwrap();
+    fs::create_dir(&directory).unwrap();
     run(&journal.recreate(Duration::ZERO).unwrap(), "first");
 }
 
 #[test]
 fn a_removed_journal_takes_the_place_of_no_other() {
-    let directory = Directory::new("other");
-    let path = directory.journal();
+    let directory = Scratch::make("other").unwrap();
+    let path = directory.join("journal");
     let journal = Journal::open(&path).unwrap();
     run(&journal, "first");
-    fs::remove_dir_all(&directory.0).unwrap();
-    fs::create_dir(&directory.0).unwrap();
+    fs::remove_dir_all(&directory).unwrap();
+    fs::create_dir(&directory).unwrap();
     let other = Journal::open(&path).unwrap();
     assert!(journal.recreate(Duration::ZERO).unwrap_err().is_held());
     run(&other, "of the other");

@@ -9,9 +9,9 @@ use std::time::Duration;
 use trueup_journal::{
     Error, ErrorKind, Journal, Start, check, check_not_held, export, lock_file, repair,
 };
+use trueup_testkit::Scratch;
 
 use crate::common::execute;
-use crate::maintenance::Directory;
 
 const PATH: &str = "JOURNAL_TEST_SPARSE";
 const CALL: &str = "JOURNAL_TEST_SPARSE_CALL";
@@ -74,8 +74,8 @@ fn extend(path: &Path, len: u64) {
     file.open(path).unwrap().set_len(len).unwrap();
 }
 
-fn journal(directory: &Directory) -> PathBuf {
-    let path = directory.journal();
+fn journal(directory: &Scratch) -> PathBuf {
+    let path = directory.join("journal");
     let journal = Journal::open(&path).unwrap();
     drop(execute(&journal, Start::new("a", b"what")));
     path
@@ -84,7 +84,7 @@ fn journal(directory: &Directory) -> PathBuf {
 #[test]
 fn a_journal_that_someone_made_longer_costs_little() {
     for (len, refused) in [(16 << 30, false), (1 << 40, true)] {
-        let directory = Directory::new("sparse");
+        let directory = Scratch::make("sparse").unwrap();
         let path = journal(&directory);
         extend(&path, len);
         for (call, _) in CALLS {
@@ -98,7 +98,7 @@ fn a_journal_that_someone_made_longer_costs_little() {
 
 #[test]
 fn a_damaged_journal_that_someone_made_longer_costs_little() {
-    let directory = Directory::new("sparse-damaged");
+    let directory = Scratch::make("sparse-damaged").unwrap();
     let path = journal(&directory);
     let mut bytes = fs::read(&path).unwrap();
     bytes[17] ^= 1;
@@ -113,8 +113,8 @@ fn a_damaged_journal_that_someone_made_longer_costs_little() {
 
 #[test]
 fn a_file_that_is_no_journal_costs_little() {
-    let directory = Directory::new("sparse-other");
-    let path = directory.journal();
+    let directory = Scratch::make("sparse-other").unwrap();
+    let path = directory.join("journal");
     extend(&path, 1 << 40);
     for (call, _) in CALLS {
         let (cost, error) = run(&path, call);
@@ -126,8 +126,8 @@ fn a_file_that_is_no_journal_costs_little() {
 
 #[test]
 fn a_lock_file_of_any_length_costs_little() {
-    let directory = Directory::new("sparse-lock");
-    let path = directory.journal();
+    let directory = Scratch::make("sparse-lock").unwrap();
+    let path = directory.join("journal");
     extend(&lock_file(&path), 2 << 30);
     fs::set_permissions(lock_file(&path), Permissions::from_mode(0o600)).unwrap();
     let file = File::open(lock_file(&path)).unwrap();

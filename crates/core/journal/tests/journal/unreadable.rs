@@ -9,10 +9,9 @@ use trueup_journal::{
     ErrorKind, Journal, Keep, KeyState, LedgerScope, Repaired, Start, Storage, check, repair,
 };
 use trueup_reconcile::Ledger as _;
+use trueup_testkit::{Scratch, is_long};
 
 use crate::common::{Disk, at, execute, export, workload};
-use crate::is_long;
-use crate::maintenance::Directory;
 
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
 /// The length of the journal's header before the database, in bytes.
@@ -115,8 +114,8 @@ fn recovery_lists_all_others_and_names_the_one() {
 
 #[test]
 fn a_repair_that_may_lose_it_keeps_all_others() {
-    let directory = Directory::new("unreadable");
-    let path = directory.journal();
+    let directory = Scratch::make("unreadable").unwrap();
+    let path = directory.join("journal");
     let damaged = damaged().bytes();
     fs::write(&path, &damaged).unwrap();
     assert!(check(&path).unwrap_err().is_damaged());
@@ -126,7 +125,7 @@ fn a_repair_that_may_lose_it_keeps_all_others() {
     let refused = repair(&path, false).unwrap_err();
     assert!(refused.to_string().contains("cannot be read"), "{refused}");
     assert!(fs::read(&path).unwrap() == damaged);
-    let kept = directory.0.join("journal.damaged");
+    let kept = directory.join("journal.damaged");
     let repaired = repair(&path, true).unwrap();
     assert_eq!(repaired, Repaired::Reduced { damaged: kept });
     let counts = check(&path).unwrap();
@@ -149,8 +148,8 @@ fn no_record_affects_another() {
     let known = export(&journal);
     drop((open, journal));
     let whole = disk.bytes();
-    let directory = Directory::new("each-record");
-    let path = directory.journal();
+    let directory = Scratch::make("each-record").unwrap();
+    let path = directory.join("journal");
     let mut unreadable = 0;
     for (key, value) in records(&disk) {
         if key == SEQUENCE {

@@ -5,10 +5,9 @@ use std::time::Instant;
 
 use trueup_journal::{Journal, LedgerScope, Start, check};
 use trueup_reconcile::{Claim, Ledger as _};
+use trueup_testkit::{Scratch, is_long};
 
 use crate::common::{Disk, Random, claims, ours};
-use crate::is_long;
-use crate::maintenance::Directory;
 
 const MILLION: u32 = 1_000_000;
 
@@ -16,8 +15,8 @@ const MILLION: u32 = 1_000_000;
 #[test]
 fn a_million_records_come_and_go() {
     let records = if is_long() { MILLION } else { MILLION / 10 };
-    let directory = Directory::new("volume");
-    let path = directory.journal();
+    let directory = Scratch::make("volume").unwrap();
+    let path = directory.join("journal");
     let start = Instant::now();
     let log = |what: &str| println!("{what}: {:?} after the start", start.elapsed());
     let journal = Journal::open(&path).unwrap();
@@ -60,8 +59,8 @@ fn a_million_records_come_and_go() {
 /// Even without a compaction, new records reuse the space of forgotten ones.
 #[test]
 fn the_file_does_not_grow_with_what_happened() {
-    let directory = Directory::new("turnover");
-    let path = directory.journal();
+    let directory = Scratch::make("turnover").unwrap();
+    let path = directory.join("journal");
     let journal = Journal::open(&path).unwrap();
     let mut ledger = journal.ledger("rtnl", &LedgerScope::new("n", "b")).unwrap();
     let (mut lengths, mut syncs) = (Vec::new(), Vec::new());

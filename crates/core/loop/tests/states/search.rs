@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use trueup_reconcile::{Drained, ErrorClass, EventCoverage, Extent, OpKey, Outcome};
+use trueup_testkit::is_long;
 
 use self::fingerprint::Fingerprint as _;
 use self::world::World;
@@ -119,8 +120,7 @@ fn explore(setup: Setup, most: usize) -> usize {
 }
 
 fn check(setup: Setup) {
-    let is_long = std::env::var_os("TRUEUP_LONG").is_some_and(|set| set == "1");
-    let most = if is_long { usize::MAX } else { SHORT };
+    let most = if is_long() { usize::MAX } else { SHORT };
     let states = explore(setup, most);
     assert!(states >= setup.floor.min(most), "{states} states, fewer than there were");
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use trueup_contracts::world::{Test, store_contract, world_contract};
-use trueup_testkit::{enter, may_skip, panic_text, tests_at_once};
+use trueup_testkit::{enter, is_long, may_skip, panic_text, tests_at_once};
 
 use fixture::{EtcdFixture, Shared};
 
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     let shared = is_run.then(|| Arc::new(Shared::start()));
     let mut tests: Vec<Test> = store_contract();
     // The tests of layers above the store wait for leases in real time, minutes in all.
-    if std::env::var_os("TRUEUP_LONG").is_some() {
+    if is_long() {
         tests.extend(world_contract());
     }
     let mut trials = Vec::new();

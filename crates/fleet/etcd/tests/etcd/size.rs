@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use trueup_reconcile::Hints;
+use trueup_testkit::is_long;
 use trueup_world::{
     Collector, CollectorConfig, Export, Filter, Revision, Seen, Session, Store, StoreEvent, World,
     Write,
@@ -122,10 +123,7 @@ pub(crate) fn a_slow_reader_misses_nothing() {
 /// Each reader pays once for the host's stored exports, and for no more. Its knowledge of other
 /// hosts stays. With `TRUEUP_LONG`, there are a million exports.
 pub(crate) fn a_host_that_exports_without_end_costs_a_reader_what_it_stores() {
-    let count: u64 = match std::env::var_os("TRUEUP_LONG") {
-        Some(_) => 1_000_000,
-        None => 20_000,
-    };
+    let count: u64 = if is_long() { 1_000_000 } else { 20_000 };
     let cluster = one();
     let world = |host| World::new(Arc::new(open(cluster.config())), "/t", host).unwrap();
     let good = Session::begin(world("good"), "good", 10 * SOON).unwrap();

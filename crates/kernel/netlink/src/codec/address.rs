@@ -248,15 +248,13 @@ impl KindCodec for Address {
 #[cfg(feature = "packet")]
 impl super::Announce for Address {
     fn announce(&self, buffer: &mut Vec<u8>) -> Result<(), EncodeError> {
-        let flags = [
+        let status = super::flags_of([
             (self.lifetimes.valid == FOREVER, IFA_F_PERMANENT),
             (self.lifetimes.preferred == 0, IFA_F_DEPRECATED),
             (self.secondary, IFA_F_SECONDARY),
             (self.duplicates == DuplicateDetection::Failed, IFA_F_DADFAILED),
             (self.duplicates == DuplicateDetection::Pending, IFA_F_TENTATIVE),
-        ];
-        let status =
-            (flags.into_iter().filter(|(is_set, _)| *is_set)).fold(0, |all, (_, flag)| all | flag);
+        ]);
         put(buffer, self, 0, status, &super::existing)
     }
 

@@ -8,7 +8,7 @@ use super::dump_query::{Consistency, DumpQuery, ReadScope, dump_request};
 use super::kind_codec::{Change, KindCodec, Part, RefusalCause};
 use super::{
     BROKEN, CREATE, EncodeError, REPLACE, Resolve, Undecodable, WireNames, family_from,
-    family_number, index_of, read_ip_of, split, take,
+    family_number, flags_of, index_of, read_ip_of, split, take,
 };
 use crate::kernel_error::KernelError;
 use crate::transport::Group;
@@ -219,14 +219,11 @@ fn write(
     state: u16,
     resolve: Resolve<'_>,
 ) -> Result<(), EncodeError> {
-    let mut flags = 0;
-    for (set, flag) in [
+    let flags = flags_of([
         (neighbour.router, NTF_ROUTER),
         (neighbour.ext_learn, NTF_EXT_LEARNED),
         (neighbour.proxy, NTF_PROXY),
-    ] {
-        flags |= if set { flag } else { 0 };
-    }
+    ]);
     let mut message = begin(buffer, NEW, nlm_flags, neighbour, (state, flags), resolve)?;
     if let Some(lladdr) = &neighbour.lladdr {
         message.attr(NDA_LLADDR, lladdr.as_bytes());

@@ -14,17 +14,21 @@ use trueup_netlink::codec::{self, existing};
 use trueup_netlink::{Connect, Namespace, Transport};
 use trueup_observe::{Incomplete, Observer, ReadScope, Snapshot};
 use trueup_testkit::faults::{At, Fault, Faults};
-use trueup_testkit::running_version;
+use trueup_testkit::{is_long, is_short, running_version};
 
 use crate::hand::{Hand, OURS, THEIRS, blackhole, rule};
 
 const FULL_SPEED: Duration = Duration::ZERO;
 const ONE_A_MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Returns the number of snapshots for a test: a tenth of `all`, unless `TRUEUP_LONG=1` is set.
+/// Returns the number of snapshots for a test: a tenth of `all`, unless `TRUEUP_LONG=1` is set. On
+/// an emulated machine, where each takes seconds, a thirtieth.
 fn snapshots(all: usize) -> usize {
-    let is_long = std::env::var_os("TRUEUP_LONG").is_some_and(|set| set == "1");
-    if is_long { all } else { all / 10 }
+    match (is_long(), is_short()) {
+        (true, _) => all,
+        (false, true) => all.div_ceil(30),
+        (false, false) => all / 10,
+    }
 }
 
 /// Runs `work` beside a writer who makes one change after the other, with a pause before each.

@@ -4,12 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use trueup_e2e::shape::Shown;
-use trueup_testkit::wait_until;
+use trueup_testkit::{Scratch, wait_until};
 
 /// The path of the built `trueup`.
 pub(crate) const TRUEUP: &str = env!("CARGO_BIN_EXE_trueup-under-test");
@@ -19,7 +18,7 @@ pub(crate) static SHOWN: LazyLock<Shown> = LazyLock::new(Shown::default);
 
 /// The program, run in the calling thread's namespace. Its directory is deleted on drop.
 pub(crate) struct Agent {
-    directory: PathBuf,
+    directory: Scratch,
 }
 
 /// The result of a finished run: exit code and output.
@@ -32,12 +31,7 @@ pub(crate) struct Ran {
 
 impl Agent {
     pub(crate) fn new() -> Agent {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("trueup-cli-{}-{next}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        trueup_testkit::empty_directory(&directory).unwrap();
-        Agent { directory }
+        Agent { directory: Scratch::make("cli").unwrap() }
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -166,13 +160,6 @@ impl Drop for Running {
         // The program may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        // A failed test may leave anything behind; it is in a temporary directory.
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 

@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use trueup_loop::Config;
 use trueup_net::{Desired, Routes};
 use trueup_rtnl::{Namespace, Rtnl};
-use trueup_testkit::uplinks;
+use trueup_testkit::{is_long, uplinks};
 
 use crate::agent::{Agent, until, within};
-use crate::is_long;
 use crate::other_writer::{OURS, OtherWriter, route, v4, v6, wanted};
 
 /// The interval at which the other writer looks for the object.

@@ -7,9 +7,8 @@ use std::thread;
 use trueup_net::{Desired, Object, Routes};
 use trueup_reconcile::{PassInput, Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
-use trueup_testkit::{Kind, raw_dump, uplinks};
+use trueup_testkit::{Kind, is_long, raw_dump, uplinks};
 
-use crate::is_long;
 use crate::other_writer::{Do, HIS, OURS, OtherWriter, route, v6, wanted};
 
 /// The table's size. Our routes and the other writer's are half each. Of four destinations in a

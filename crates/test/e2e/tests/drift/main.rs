@@ -52,8 +52,3 @@ fn main() -> ExitCode {
         ("still::a_busy_namespace_costs_no_message", still::a_busy_namespace_costs_no_message),
     ])
 }
-
-/// Returns true if each test is to run at its full length.
-fn is_long() -> bool {
-    std::env::var_os("TRUEUP_LONG").is_some_and(|set| set == "1")
-}

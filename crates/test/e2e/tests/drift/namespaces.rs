@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use trueup_loop::Config;
 use trueup_net::{Desired, Prefix, Route, RouteType, Routes};
 use trueup_rtnl::{Namespace, Rtnl};
-use trueup_testkit::{Kind, ip, raw_dump};
+use trueup_testkit::{Kind, ip, is_long, raw_dump};
 
 use crate::agent::{Agent, until};
+use crate::alone;
 use crate::other_writer::OURS;
-use crate::{alone, is_long};
 
 const NAMES: u8 = 10;
 

@@ -9,10 +9,9 @@ use trueup_net::{
 };
 use trueup_rtnl::{Namespace, Rtnl};
 use trueup_testkit::crash::Points;
-use trueup_testkit::{Snapshot, index_of, ip_batch, uplinks};
+use trueup_testkit::{Snapshot, index_of, ip_batch, is_long, uplinks};
 
 use crate::agent::Agent;
-use crate::is_long;
 use crate::other_writer::{Do, HIS, OtherWriter, route, v4, v6, wanted};
 
 /// The other writer's writes a second, at most.

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use trueup_loop::Config;
 use trueup_net::{Desired, Object, Routes};
 use trueup_rtnl::{Namespace, Rtnl};
-use trueup_testkit::{Kind, raw_dump, uplinks};
+use trueup_testkit::{Kind, is_long, raw_dump, uplinks};
 
 use crate::agent::{Agent, BOUND, until};
+use crate::alone;
 use crate::layer::{self, Fault};
 use crate::other_writer::{Do, HIS, OURS, OtherWriter, route, v4, v6, wanted};
-use crate::{alone, is_long};
 
 /// The number of events in a burst.
 const EVENTS: usize = 100_000;

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use trueup_testkit::{NamedNetns, ip, named_netns};
+use trueup_testkit::{NamedNetns, ip, is_long, named_netns};
 
 use crate::agent::Agent;
 
@@ -188,10 +188,7 @@ fn run(args: &[&str]) -> bool {
 
 /// Lasts some seconds, or five minutes with `TRUEUP_LONG=1`.
 pub(crate) fn an_agent_of_three_namespaces_is_killed_among_other_writers_and_converges() {
-    let length = match std::env::var_os("TRUEUP_LONG") {
-        Some(_) => Duration::from_secs(300),
-        None => Duration::from_secs(8),
-    };
+    let length = Duration::from_secs(if is_long() { 300 } else { 8 });
     let seed = std::env::var("TRUEUP_SEED").ok().and_then(|it| it.parse().ok());
     let seed = seed.unwrap_or(17);
     let (site, end) = (Site::new(), Instant::now() + length);

@@ -49,7 +49,7 @@ fn an_agent_that_is_killed_and_restarted_converges_after_each_burst() {
 }
 
 fn operate(acts: Acts) {
-    let is_long = env::var_os("TRUEUP_LONG").is_some_and(|set| set == "1");
+    let is_long = trueup_testkit::is_long();
     let seconds = env::var("TRUEUP_SECONDS").map(|text| text.parse().unwrap());
     let seconds = seconds.unwrap_or(if is_long { 600 } else { 12 });
     let seed = match env::var("TRUEUP_SEED").as_deref() {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use rustix::process::Signal;
-use trueup_testkit::Snapshot;
+use trueup_testkit::{Snapshot, is_long};
 
 use crate::acts::Acts;
 use crate::commands::{ip, mount_tmpfs, mounts, unmount};
@@ -383,9 +383,9 @@ impl Site {
     fn settle(&mut self) {
         let begin = Instant::now();
         // After some time an operator asks for a reload, or keeps waiting; a short run always asks.
-        let (asks, after) = match std::env::var_os("TRUEUP_LONG") {
-            None => (true, Duration::from_secs(2)),
-            Some(_) => (self.rng.bool(), Duration::from_secs(5)),
+        let (asks, after) = match is_long() {
+            false => (true, Duration::from_secs(2)),
+            true => (self.rng.bool(), Duration::from_secs(5)),
         };
         let mut has_asked = false;
         loop {

@@ -1,23 +1,19 @@
 //! Our side: passes with their memory and their reports.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process;
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use trueup_journal::{Journal, LedgerScope};
 use trueup_net::{Desired, Kind};
 use trueup_reconcile::{Ledger, PassInput, Report as _, Source as _};
 use trueup_rtnl::{
     MemoryLedger, Namespace, Options, Outcome, Ownership, Pending, Report, Rtnl, Wait,
 };
+use trueup_testkit::Scratch;
 
 pub(crate) struct Ours {
     source: Rtnl,
     pub(crate) ledger: MemoryLedger,
     /// The directory of the ledger, if each pass runs in its own process; otherwise it is in
     /// memory.
-    journal: Option<Directory>,
+    journal: Option<Scratch>,
     options: Options,
 }
 
@@ -40,7 +36,7 @@ impl Ours {
 
     /// Makes each pass start with only a journal.
     pub(crate) fn restarting(mut self) -> Ours {
-        self.journal = Some(Directory::new());
+        self.journal = Some(Scratch::make_in_memory("writers").unwrap());
         self
     }
 
@@ -48,8 +44,8 @@ impl Ours {
     pub(crate) fn pass(&mut self, desired: &Desired) -> (Option<Report>, Vec<String>) {
         match &self.journal {
             None => run(&mut self.source, desired, &mut self.ledger, &self.options),
-            Some(Directory(path)) => {
-                let journal = Journal::open(path.join("journal")).unwrap();
+            Some(directory) => {
+                let journal = Journal::open(directory.join("journal")).unwrap();
                 let scope = LedgerScope::new("here", "this boot");
                 let mut ledger = journal.ledger("rtnl", &scope).unwrap();
                 run(&mut Rtnl::new(), desired, &mut ledger, &self.options)
@@ -70,29 +66,6 @@ fn run(
             let describe = describe(&report);
             (Some(report), describe)
         }
-    }
-}
-
-/// A test's own directory, deleted on drop.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Directory {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // In memory if possible: power cuts are not the subject here.
-        let memory = Path::new("/dev/shm");
-        let place = memory.is_dir().then(|| memory.to_owned());
-        let place = place.unwrap_or_else(std::env::temp_dir);
-        let path = place.join(format!("strangers-{}-{number}", process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Directory(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _best_effort = fs::remove_dir_all(&self.0);
     }
 }
 

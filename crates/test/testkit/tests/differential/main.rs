@@ -20,10 +20,10 @@ use std::process::ExitCode;
 
 use case::{Domain, disagreement, shrunk};
 use trueup_testkit::model::{self, Flaw, Kernel};
-use trueup_testkit::running_version;
+use trueup_testkit::{random_cases, running_version};
 
 /// Sequences for each domain; `TRUEUP_CASES` overrides it.
-const CASES: u64 = 75;
+const CASES: u32 = 75;
 /// Messages in a sequence; `TRUEUP_LENGTH` overrides it.
 const LENGTH: usize = 12;
 
@@ -37,7 +37,7 @@ fn agree(domain: &dyn Domain) {
         Ok("random") => fastrand::u64(..),
         _ => number("TRUEUP_SEED").unwrap_or(1),
     };
-    let cases = number("TRUEUP_CASES").unwrap_or(CASES);
+    let cases = u64::from(random_cases(CASES));
     let length = number("TRUEUP_LENGTH").map_or(LENGTH, |n| n as usize);
     println!("{}: {cases} sequences of {length} messages, seed {seed}", domain.name());
     for case in 0..cases {

@@ -130,12 +130,14 @@ impl Write for Connection {
 mod tests {
     use std::os::unix::net::{UnixListener, UnixStream};
 
+    use trueup_testkit::Scratch;
+
     use super::*;
 
     #[test]
     fn a_client_that_comes_when_all_places_are_taken_takes_that_of_the_oldest() {
-        let path = std::env::temp_dir().join(format!("trueup-clients-{}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
+        let folder = Scratch::make("clients").unwrap();
+        let path = folder.join("socket");
         let listener: Socket = UnixListener::bind(&path).unwrap().into();
         let page = Arc::new(|| Some("page\n".to_owned()));
         thread::spawn(move || accept(&listener, &page));
@@ -152,6 +154,5 @@ mod tests {
         assert!(answer.ends_with("\r\n\r\npage\n"), "{answer:?}");
         let mut oldest = idle.pop_front().unwrap();
         assert_eq!(oldest.read(&mut [0]).unwrap(), 0, "it is closed");
-        std::fs::remove_file(&path).unwrap();
     }
 }

@@ -76,8 +76,10 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::chown;
 
+    use trueup_testkit::Scratch;
+
     use super::*;
-    use crate::testing::{Folder, set_mode};
+    use crate::testing::set_mode;
 
     fn refusal(path: &Path) -> String {
         format!("{:#}", bind(path).err().expect("a refusal"))
@@ -85,8 +87,8 @@ mod tests {
 
     #[test]
     fn a_socket_that_was_left_behind_is_no_hindrance_and_one_in_use_is() {
-        let folder = Folder::new("left");
-        let path = folder.0.join("metrics");
+        let folder = Scratch::make("left").unwrap();
+        let path = folder.join("metrics");
         drop(UnixListener::bind(&path).unwrap());
         let (_listener, made) = bind(&path).unwrap();
         assert_eq!(refusal(&path), "another process listens there");
@@ -96,11 +98,11 @@ mod tests {
 
     #[test]
     fn what_is_no_socket_of_ours_is_left_alone() {
-        let folder = Folder::new("left-alone");
-        let path = folder.0.join("metrics");
+        let folder = Scratch::make("left-alone").unwrap();
+        let path = folder.join("metrics");
         fs::write(&path, "precious").unwrap();
         assert!(refusal(&path).contains("is no socket"));
-        let target = folder.0.join("target");
+        let target = folder.join("target");
         drop(UnixListener::bind(&target).unwrap());
         fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink(&target, &path).unwrap();
@@ -116,23 +118,23 @@ mod tests {
 
     #[test]
     fn a_folder_where_others_could_put_a_socket_is_refused() {
-        let folder = Folder::new("refused");
-        let path = folder.0.join("metrics");
-        set_mode(&folder.0, 0o777);
+        let folder = Scratch::make("refused").unwrap();
+        let path = folder.join("metrics");
+        set_mode(&folder, 0o777);
         assert!(refusal(&path).contains("its group or everybody can write it"));
         // In a folder such as /tmp, no other user can replace it.
-        set_mode(&folder.0, 0o1777);
+        set_mode(&folder, 0o1777);
         bind(&path).unwrap();
-        set_mode(&folder.0, 0o755);
-        if chown(&folder.0, Some(4_242), None).is_ok() {
+        set_mode(&folder, 0o755);
+        if chown(&folder, Some(4_242), None).is_ok() {
             assert!(refusal(&path).contains("user 4242 can write it"));
         }
     }
 
     #[test]
     fn at_its_end_it_removes_its_socket_and_nothing_that_took_its_name() {
-        let folder = Folder::new("took");
-        let inner = folder.0.join("inner");
+        let folder = Scratch::make("took").unwrap();
+        let inner = folder.join("inner");
         let path = inner.join("metrics");
         fs::create_dir(&inner).unwrap();
         let (_listener, made) = bind(&path).unwrap();
@@ -144,9 +146,9 @@ mod tests {
         // By then another folder has the name.
         fs::remove_file(&path).unwrap();
         let (_listener, made) = bind(&path).unwrap();
-        let away = folder.0.join("away");
+        let away = folder.join("away");
         fs::rename(&inner, &away).unwrap();
-        let victim = folder.0.join("victim");
+        let victim = folder.join("victim");
         fs::create_dir(&victim).unwrap();
         fs::write(victim.join("metrics"), "precious").unwrap();
         std::os::unix::fs::symlink(&victim, &inner).unwrap();

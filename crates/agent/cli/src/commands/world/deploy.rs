@@ -165,12 +165,13 @@ fn read_tree(
 mod tests {
     use std::os::unix::fs::{chown, symlink};
 
+    use trueup_testkit::Scratch;
+
     use super::*;
 
     #[test]
     fn a_tree_has_the_files_of_its_owner_and_leads_nowhere_else() {
-        let tree = std::env::temp_dir().join(format!("trueup-tree-{}", std::process::id()));
-        trueup_testkit::empty_directory(&tree).unwrap();
+        let tree = Scratch::make("tree").unwrap();
         let read = || {
             let mut files = BTreeMap::new();
             let users = TrustedUsers::current().unwrap();
@@ -193,6 +194,5 @@ mod tests {
             chown(tree.join("sub/a"), Some(4_242), None).unwrap();
             assert_eq!(read().unwrap().len(), 1);
         }
-        fs::remove_dir_all(&tree).unwrap();
     }
 }

@@ -167,12 +167,13 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 
+    use trueup_testkit::Scratch;
+
     use super::*;
 
     #[test]
     fn a_secret_key_is_made_once_and_read_only_while_it_is_private() {
-        let directory = std::env::temp_dir().join(format!("trueup-grants-{}", std::process::id()));
-        trueup_testkit::empty_directory(&directory).unwrap();
+        let directory = Scratch::make("grants").unwrap();
         let path = directory.join("key");
         assert!(secret_key(&path, false).is_err(), "it is missing");
         let made = secret_key(&path, true).unwrap();
@@ -195,6 +196,5 @@ mod tests {
         symlink(directory.join("elsewhere"), &link).unwrap();
         assert!(secret_key(&link, true).is_err());
         assert!(!directory.join("elsewhere").exists());
-        fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -193,12 +193,13 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt as _, chown};
     use std::thread;
 
+    use trueup_testkit::Scratch;
+
     use super::*;
 
     #[test]
     fn runs_at_the_same_time_agree_on_a_password_and_leave_nothing_else() {
-        let directory = std::env::temp_dir().join(format!("trueup-init-{}", std::process::id()));
-        trueup_testkit::empty_directory(&directory).unwrap();
+        let directory = Scratch::make("init").unwrap();
         let read: BTreeSet<String> = thread::scope(|scope| {
             let open = || Passwords::open(&directory).unwrap().of("a").unwrap();
             let runs = Vec::from_iter((0..8).map(|_| scope.spawn(open)));
@@ -206,13 +207,13 @@ mod tests {
         });
         assert_eq!(read.len(), 1, "{read:?}");
         assert_eq!(read.first().unwrap().len(), 32);
-        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
-        fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(directory.names().len(), 1);
     }
 
     #[test]
     fn a_password_that_another_user_could_have_made_is_not_taken() {
-        let directory = std::env::temp_dir().join(format!("trueup-taken-{}", std::process::id()));
+        let scratch = Scratch::make("taken").unwrap();
+        let directory = scratch.join("made");
         let passwords = Passwords::open(&directory).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
         assert_eq!(mode(&directory), 0o700);
@@ -231,6 +232,5 @@ mod tests {
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o1777)).unwrap();
         let refused = Passwords::open(&directory).err().unwrap();
         assert!(format!("{refused:#}").contains("everybody can add files"));
-        fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -13,8 +13,8 @@ fn all() -> impl Iterator<Item = Call> {
 }
 
 /// Creates a folder of this mode in the directory, with a journal.
-fn folder(directory: &Directory, name: &str, mode: u32) -> PathBuf {
-    let folder = directory.0.join(name);
+fn folder(directory: &Scratch, name: &str, mode: u32) -> PathBuf {
+    let folder = directory.join(name);
     fs::create_dir(&folder).unwrap();
     make(&folder.join("journal"));
     set_mode(&folder, mode);
@@ -30,7 +30,7 @@ fn names(folder: &Path) -> Vec<std::ffi::OsString> {
 
 #[test]
 fn a_folder_that_others_can_write_is_refused_with_the_remedy() {
-    let directory = Directory::new("open-folder");
+    let directory = Scratch::make("open-folder").unwrap();
     for (name, mode, words) in [
         ("all", 0o777, "its group or everybody can write it"),
         ("sticky", 0o1777, "everybody can add files to it"),
@@ -49,7 +49,7 @@ fn a_folder_that_others_can_write_is_refused_with_the_remedy() {
 
 #[test]
 fn a_folder_of_another_user_is_refused() {
-    let directory = Directory::new("others-folder");
+    let directory = Scratch::make("others-folder").unwrap();
     let folder = folder(&directory, "his", 0o755);
     if !give(&folder) {
         return;
@@ -63,8 +63,8 @@ fn a_folder_of_another_user_is_refused() {
 
 #[test]
 fn a_folder_of_ours_that_others_can_replace_is_refused() {
-    let directory = Directory::new("replaced-folder");
-    let above = directory.0.join("above");
+    let directory = Scratch::make("replaced-folder").unwrap();
+    let above = directory.join("above");
     fs::create_dir(&above).unwrap();
     let ours = above.join("ours");
     fs::create_dir(&ours).unwrap();
@@ -85,12 +85,12 @@ fn a_folder_of_ours_that_others_can_replace_is_refused() {
 
 #[test]
 fn a_link_to_a_folder_is_followed_if_it_is_ours() {
-    let directory = Directory::new("linked-folder");
+    let directory = Scratch::make("linked-folder").unwrap();
     let folder = folder(&directory, "folder", 0o700);
-    let link = directory.0.join("link");
+    let link = directory.join("link");
     symlink("folder", &link).unwrap();
     trueup_journal::check(link.join("journal")).unwrap();
-    let sticky = directory.0.join("sticky");
+    let sticky = directory.join("sticky");
     fs::create_dir(&sticky).unwrap();
     set_mode(&sticky, 0o1777);
     let link = sticky.join("link");

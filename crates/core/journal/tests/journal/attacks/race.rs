@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_uid};
+use trueup_testkit::is_long;
 
 use super::*;
 
@@ -31,8 +32,8 @@ fn compact(path: &Path) -> Result<(), Error> {
 
 #[test]
 fn a_racing_user_leads_no_journal_elsewhere() {
-    let directory = Directory::new("race");
-    let stage = &directory.0;
+    let directory = Scratch::make("race").unwrap();
+    let stage = &*directory;
     set_mode(stage, 0o1777);
     // The attack's targets: files of ours, with the names that we use.
     let victims = stage.join("victims");
@@ -61,7 +62,7 @@ fn a_racing_user_leads_no_journal_elsewhere() {
     fs::create_dir(&ours).unwrap();
     let ours = ours.join("journal");
 
-    let length = Duration::from_secs(if crate::is_long() { 600 } else { 1 });
+    let length = Duration::from_secs(if is_long() { 600 } else { 1 });
     let end = Instant::now() + length;
     let has_ended = AtomicBool::new(false);
     let (mut done, mut refused) = (0_u64, 0_u64);

@@ -2,20 +2,19 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use trueup_journal::{Journal, JournalLedger, LedgerScope, Storage};
 use trueup_rtnl::Rtnl;
-
-use trueup_testkit::empty_directory;
+use trueup_testkit::Scratch;
 
 /// The agents' host. It outlives their processes.
 pub(in crate::scenario) struct Host {
     /// The directory of all journals.
-    directory: PathBuf,
+    directory: Scratch,
     boot: u32,
     clock: Clock,
     /// True if the ledger proves ownership unless the file has another setting.
@@ -32,13 +31,9 @@ pub(super) struct JournalOwner {
 
 impl Host {
     pub(super) fn new(by_ledger: bool) -> Result<Host, String> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        // In memory if possible: syncs are cheap there.
-        let shared = Path::new("/dev/shm");
-        let base = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
-        let directory = base.join(format!("trueup-scenario-{}-{count}", std::process::id()));
-        empty_directory(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        // Syncs are cheap in memory.
+        let directory =
+            Scratch::make_in_memory("scenario").map_err(|error| format!("journals: {error}"))?;
         Ok(Host {
             directory,
             boot: 1,
@@ -105,12 +100,6 @@ impl Host {
         let scope = LedgerScope::new(owner.cookie.to_string(), format!("boot {}", self.boot));
         let ledger = journal.ledger("rtnl", &scope);
         ledger.map_err(|error| error.to_string())
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        let _left_behind = fs::remove_dir_all(&self.directory);
     }
 }
 
