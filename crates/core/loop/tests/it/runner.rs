@@ -1,11 +1,12 @@
 //! Many loops on a few threads.
 
 use std::num::NonZeroUsize;
-use std::sync::mpsc::{Receiver, channel};
+use std::ops::ControlFlow;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use trueup_loop::{Config, Error, ErrorKind, Handle, Runner};
+use trueup_loop::{Config, Due, Error, ErrorKind, Handle, Member, Runner, Task};
 use trueup_reconcile::{Drained, Extent, Subscribed};
 
 use crate::contract::sources::*;
@@ -94,6 +95,77 @@ fn a_panic_ends_its_own_loop() {
     handle.stop();
     handle.wait_ended(LONG).unwrap();
     other.force(LONG).unwrap();
+    runner.stop(LONG).unwrap();
+}
+
+/// The drop of a source, or of a request that is still waiting, may panic.
+#[test]
+fn a_panic_when_a_loop_is_dropped_leaves_no_caller_waiting() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("a drop that panics, as it is to");
+        }
+    }
+    let runner = runner(1);
+    for is_source in [true, false] {
+        let (go, wait) = channel::<()>();
+        let mut owned = is_source.then(|| Panics);
+        let (source, passes) = Scripted::new(move |given, _, _| {
+            // Captures it.
+            let _ = (&mut owned, wait.recv());
+            Ok(converged(given))
+        });
+        let (handle, ended) = add(&runner, source, quiet());
+        next(&passes);
+        let (waiting, asked) = (handle.ended(), handle.asked(|_| ()));
+        let mut events = handle.events();
+        if !is_source {
+            let owned = Panics;
+            handle.change(move |_| drop(owned)).unwrap();
+        }
+        handle.stop();
+        drop(go);
+        let error = ended.recv_timeout(LONG).unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Panicked);
+        handle.wait_ended(LONG).unwrap();
+        smol::block_on(waiting).unwrap();
+        assert!(events.next_timeout(LONG).unwrap_err().is_ended());
+        // It was answered before, or refused.
+        drop(smol::block_on(asked));
+    }
+    // The runner's thread goes on.
+    let (source, _passes) = keeping();
+    let (other, _) = add(&runner, source, quiet());
+    other.force(LONG).unwrap();
+    runner.stop(LONG).unwrap();
+}
+
+/// A waker of the task's first member may be called before the runner has the task.
+#[test]
+fn a_task_that_is_woken_before_it_is_added_runs() {
+    struct Signals(Sender<()>, #[expect(dead_code, reason = "kept")] Member);
+    impl Task for Signals {
+        fn turn(&self, _: Due<'_>) -> ControlFlow<()> {
+            let _ = self.0.send(());
+            ControlFlow::Break(())
+        }
+
+        fn stop(&self) {}
+    }
+    // One thread, so turns come in the order of their requests.
+    let runner = runner(1);
+    let (signal, turns) = channel();
+    let (other, others) = channel();
+    let is_added = runner.add_task(|member| {
+        member.wake();
+        assert!(runner.add_task(|second| Arc::new(Signals(other, second))));
+        // The first turn is over, too.
+        others.recv_timeout(LONG).unwrap();
+        Arc::new(Signals(signal, member))
+    });
+    assert!(is_added);
+    turns.recv_timeout(LONG).unwrap();
     runner.stop(LONG).unwrap();
 }
 
