@@ -1,12 +1,11 @@
 //! Many loops on a few threads.
 
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use trueup_loop::{Config, Due, Error, ErrorKind, Handle, Member, Runner, Task};
+use trueup_loop::{Config, Error, ErrorKind, Handle, Runner};
 use trueup_reconcile::{Drained, Extent, Subscribed};
 
 use crate::contract::sources::*;
@@ -138,34 +137,6 @@ fn a_panic_when_a_loop_is_dropped_leaves_no_caller_waiting() {
     let (source, _passes) = keeping();
     let (other, _) = add(&runner, source, quiet());
     other.force(LONG).unwrap();
-    runner.stop(LONG).unwrap();
-}
-
-/// A waker of the task's first member may be called before the runner has the task.
-#[test]
-fn a_task_that_is_woken_before_it_is_added_runs() {
-    struct Signals(Sender<()>, #[expect(dead_code, reason = "kept")] Member);
-    impl Task for Signals {
-        fn turn(&self, _: Due<'_>) -> ControlFlow<()> {
-            let _ = self.0.send(());
-            ControlFlow::Break(())
-        }
-
-        fn stop(&self) {}
-    }
-    // One thread, so turns come in the order of their requests.
-    let runner = runner(1);
-    let (signal, turns) = channel();
-    let (other, others) = channel();
-    let is_added = runner.add_task(|member| {
-        member.wake();
-        assert!(runner.add_task(|second| Arc::new(Signals(other, second))));
-        // The first turn is over, too.
-        others.recv_timeout(LONG).unwrap();
-        Arc::new(Signals(signal, member))
-    });
-    assert!(is_added);
-    turns.recv_timeout(LONG).unwrap();
     runner.stop(LONG).unwrap();
 }
 

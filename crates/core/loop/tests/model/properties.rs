@@ -1,5 +1,7 @@
 //! Properties that hold in every interleaving of the threads.
 
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::Duration;
@@ -11,7 +13,7 @@ use shuttle::thread;
 use trueup_reconcile::Report as _;
 
 use crate::source::{LONG, Noting, WRONG, check, make, start};
-use crate::{ErrorKind, Handle, Revision, Step, sync};
+use crate::{Due, ErrorKind, Handle, Member, Revision, Runner, Step, Task, sync};
 
 /// The number of interleavings tried for each model.
 const ORDERS: usize = 1_000;
@@ -384,6 +386,41 @@ fn a_loop_that_is_dropped_leaves_no_caller_waiting() {
         });
         drop(it);
         waiting.join().unwrap();
+    });
+}
+
+/// The turn of a wake-up may begin before the runner has the task, and end after it.
+#[test]
+fn a_task_that_is_woken_before_it_is_added_runs() {
+    struct Runs {
+        count: sync::Mutex<u32>,
+        changed: sync::Condvar,
+    }
+    struct Counting(Arc<Runs>, Member);
+    impl Task for Counting {
+        fn turn(&self, _: Due<'_>) -> ControlFlow<()> {
+            *sync::lock(&self.0.count) += 1;
+            self.0.changed.notify_all();
+            ControlFlow::Break(())
+        }
+
+        fn stop(&self) {}
+    }
+    check(ORDERS, || {
+        let runner = Runner::start("tasks", NonZeroUsize::MIN).unwrap();
+        let runs = Arc::new(Runs { count: sync::Mutex::new(0), changed: sync::Condvar::new() });
+        let is_added = runner.add_task(|member| {
+            member.wake();
+            thread::yield_now();
+            Arc::new(Counting(Arc::clone(&runs), member))
+        });
+        assert!(is_added);
+        let mut count = sync::lock(&runs.count);
+        while *count == 0 {
+            count = sync::wait(&runs.changed, count);
+        }
+        drop(count);
+        runner.stop(LONG).unwrap();
     });
 }
 
