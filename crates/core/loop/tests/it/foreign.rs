@@ -55,9 +55,9 @@ static TABLE: RawWakerVTable = RawWakerVTable::new(
         calls.call();
         RawWaker::new(Arc::into_raw(Arc::clone(&calls)).cast(), &TABLE)
     },
-    |data| drop(ManuallyDrop::into_inner(borrowed(data)).call()),
+    |data| ManuallyDrop::into_inner(borrowed(data)).call(),
     |data| borrowed(data).call(),
-    |data| drop(ManuallyDrop::into_inner(borrowed(data)).call()),
+    |data| ManuallyDrop::into_inner(borrowed(data)).call(),
 );
 
 /// Returns the `Arc` of a waker, without its ownership.
