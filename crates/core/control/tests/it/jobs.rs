@@ -59,13 +59,20 @@ fn a_task_waits_for_the_end_of_a_job() {
     sim.world().mode = Mode::Task(10);
     let engine = sim.engine(fixed([]));
     let handle = engine.handle();
+    // The clock stands still until the task has begun.
+    let advance_after = |starts| {
+        while sim.world().starts < starts {
+            thread::yield_now();
+        }
+        sim.advance(10);
+    };
     let ended = handle.job_ended("k", &snapshot("a", "k"));
-    sim.advance(10);
+    advance_after(1);
     assert_eq!(smol::block_on(ended).unwrap(), JobState::Succeeded);
     assert_eq!((sim.world().starts, sim.world().effects["k"]), (1, 1));
     // Dropped or not, the call submits the job.
     drop(handle.job_ended("d", &snapshot("d", "d")));
-    sim.advance(10);
+    advance_after(2);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let again = handle.job_ended("d", &snapshot("d", "d"));
     assert_eq!(runtime.block_on(async { again.await.unwrap() }), JobState::Succeeded);
