@@ -19,12 +19,12 @@ use std::time::Duration;
 
 use trueup_reconcile::Ledger;
 
-use self::cell::{Cell, discard};
+use self::cell::Cell;
 use self::jobs::Work;
-use self::shared::{Core, JobWaker, Shared, find, find_any, timed_out, unknown};
+use self::shared::{Core, JobWaker, Shared, Until, Waiting, find, find_any, timed_out, unknown};
 pub use self::snapshot::Snapshot;
 use crate::runner::Runner;
-use crate::sync::{Condvar, Mutex, MutexGuard, after, lock, now, wait_until};
+use crate::sync::{Condvar, Mutex, Wakers, after, lock, now, wait_until};
 use crate::{Config, Error, Explanation, Failure, State, Vertex, VertexSpec};
 
 /// A running graph, usable from any thread.
@@ -116,6 +116,8 @@ impl Driver {
             named: BTreeMap::new(),
             watched: BTreeMap::new(),
             waiting: 0,
+            wakers: Wakers::default(),
+            has_tasks: false,
             is_stopping: false,
             is_interrupted: Arc::default(),
             ledger_failure: None,
@@ -174,15 +176,25 @@ impl Driver {
     /// # Errors
     ///
     /// After the time `within`, something still runs or is still being written. The driver stays
-    /// paused.
+    /// paused. [`Stopped`](crate::ErrorKind::Stopped) if the driver is stopped while it waits, as
+    /// for each wait.
     pub fn pause(&self, within: Duration) -> Result<(), Error> {
+        self.begin_pause();
+        self.wait(Until::Paused, within, "not paused")
+    }
+
+    /// Returns the future of [`pause`](Self::pause). If it is dropped, the pause holds.
+    pub fn paused(&self) -> impl Future<Output = Result<(), Error>> + use<> {
+        self.begin_pause();
+        Waiting::new(&self.shared, Until::Paused)
+    }
+
+    fn begin_pause(&self) {
         let mut core = lock(&self.shared.core);
         core.is_interrupted.store(true, Ordering::SeqCst);
         core.state.handle_pause(now());
         self.shared.recorded.notify_all();
         self.shared.wake(&mut core);
-        let (core, is_done) = self.wait(core, within, |core| core.state.is_quiesced());
-        if is_done { Ok(()) } else { Err(timed_out(&core, "not paused")) }
     }
 
     /// Ends a pause; the dirty vertices run.
@@ -212,10 +224,25 @@ impl Driver {
             .try_for_each(|it| it.stop(end.saturating_duration_since(now())))
         {
             Ok(()) => {
-                discard(lock(&self.shared.ledger).take());
+                self.shared.drop_ledger();
                 Ok(())
             }
             Err(_) => Err(timed_out(&lock(&self.shared.core), "not stopped")),
+        }
+    }
+
+    /// Stops like [`stop`](Self::stop), and returns the future of the end. If it is dropped, the
+    /// driver still ends, and drops the ledger with itself.
+    pub fn stopped(&self) -> impl Future<Output = ()> + use<> {
+        let shared = Arc::clone(&self.shared);
+        let named = lock(&self.named);
+        let runners = [&self.runner].into_iter().chain(named.values());
+        let ends: Vec<_> = runners.map(Runner::stopped).collect();
+        async move {
+            for end in ends {
+                end.await;
+            }
+            shared.drop_ledger();
         }
     }
 
@@ -227,9 +254,26 @@ impl Driver {
     /// The graph has not converged after the time `within`; the error names vertices and their
     /// reasons.
     pub fn wait_converged(&self, within: Duration) -> Result<(), Error> {
-        let core = lock(&self.shared.core);
-        let (core, is_done) = self.wait(core, within, |core| core.state.is_converged(now()));
-        if is_done { Ok(()) } else { Err(timed_out(&core, "not converged")) }
+        self.wait(Until::Converged, within, "not converged")
+    }
+
+    /// Returns the future of [`wait_converged`](Self::wait_converged).
+    ///
+    /// The futures of a driver need no runtime, and have no time limit: take the runtime's. They
+    /// end with [`Stopped`](crate::ErrorKind::Stopped) if the driver is stopped or dropped.
+    ///
+    /// ```
+    /// # use trueup_graph::{Driver, Error};
+    /// # async fn edit(driver: &Driver) -> Result<(), Error> {
+    /// driver.converged().await?;
+    /// driver.paused().await?; // nothing is written from here on
+    /// driver.resume();
+    /// driver.event("a")?;
+    /// driver.idle().await
+    /// # }
+    /// ```
+    pub fn converged(&self) -> impl Future<Output = Result<(), Error>> + use<> {
+        Waiting::new(&self.shared, Until::Converged)
     }
 
     /// Waits until no vertex runs and no timer is pending. It does not wait for vertices that have
@@ -239,10 +283,12 @@ impl Driver {
     ///
     /// A vertex still runs or has a timer after the time `within`.
     pub fn wait_idle(&self, within: Duration) -> Result<(), Error> {
-        let core = lock(&self.shared.core);
-        let (core, is_done) =
-            self.wait(core, within, |core| core.executing == 0 && core.state.is_idle());
-        if is_done { Ok(()) } else { Err(timed_out(&core, "not idle")) }
+        self.wait(Until::Idle, within, "not idle")
+    }
+
+    /// Returns the future of [`wait_idle`](Self::wait_idle).
+    pub fn idle(&self) -> impl Future<Output = Result<(), Error>> + use<> {
+        Waiting::new(&self.shared, Until::Idle)
     }
 
     /// True if no vertex was dirty or running for the [quiet time](Config::with_quiet).
@@ -308,20 +354,16 @@ impl Driver {
         lock(&self.shared.core).snapshot()
     }
 
-    /// Waits until a condition holds or the time is over. Returns true if the condition holds.
-    fn wait<'a>(
-        &self,
-        mut core: MutexGuard<'a, Core>,
-        within: Duration,
-        mut is_done: impl FnMut(&Core) -> bool,
-    ) -> (MutexGuard<'a, Core>, bool)
-    where
-        Self: 'a,
-    {
+    /// Waits until a condition holds, at most for `within`.
+    fn wait(&self, until: Until, within: Duration, late: &str) -> Result<(), Error> {
         let end = after(now(), within);
-        while !is_done(&core) {
+        let mut core = lock(&self.shared.core);
+        loop {
+            if let Some(answer) = core.answer(until) {
+                return answer;
+            }
             if now() >= end {
-                return (core, false);
+                return Err(timed_out(&core, late));
             }
             let next = core.state.converges_at().filter(|at| *at > now());
             core.waiting += 1;
@@ -329,7 +371,6 @@ impl Driver {
             core = wait_until(&self.shared.changed, core, Some(next.map_or(end, |at| at.min(end))));
             core.waiting -= 1;
         }
-        (core, true)
     }
 }
 

@@ -3,12 +3,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::SystemTime;
 
 use trueup_reconcile::{OpKey, Status};
 
-use crate::sync::{Condvar, Mutex, MutexGuard, WakerId, Wakers, lock};
+use crate::watched::Watched;
 use crate::{Event, Revision};
 
 /// The number of events kept for readers.
@@ -19,9 +18,8 @@ const MAX_CHANGED: usize = 1 << 16;
 
 #[derive(Debug, Default)]
 pub(crate) struct Board {
-    locked: Mutex<Locked>,
-    /// Notified at each event, and at the end.
-    pub(crate) news: Condvar,
+    /// Notifies at each event, and at the end.
+    pub(crate) locked: Watched<Locked>,
 }
 
 #[derive(Debug, Default)]
@@ -39,8 +37,7 @@ pub(crate) struct Locked {
     /// The last revision whose changes are no longer kept.
     forgotten: Option<Revision>,
     /// True once no event follows.
-    pub(crate) has_ended: bool,
-    wakers: Wakers,
+    has_ended: bool,
 }
 
 /// A status, and the time since which its object has had one.
@@ -61,103 +58,97 @@ pub(crate) enum Changed {
 }
 
 impl Board {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Locked> {
-        // No code that can panic halfway runs under the lock.
-        lock(&self.locked)
-    }
-
     /// Stores the statuses that a pass has changed.
-    pub(crate) fn update(&self, changes: Vec<(OpKey, Option<Arc<Status>>)>) {
+    pub(crate) fn update(&self, mut changes: Vec<(OpKey, Option<Arc<Status>>)>) {
         if changes.is_empty() {
             return;
         }
         let now = SystemTime::now();
-        let mut locked = self.lock();
-        for (key, status) in changes {
-            let before = locked.statuses.remove(&key);
-            if let Some(before) = &before {
-                *locked.count(&before.status) -= 1;
+        self.locked.with(|locked| {
+            for (key, status) in changes.drain(..) {
+                locked.update(key, status, now);
             }
-            let event = match (status, before) {
-                (Some(status), before) => {
-                    let is_same = before.as_ref().is_some_and(|it| it.status == status);
-                    let since = before.map_or(now, |before| before.since);
-                    let dated = DatedStatus { status: Arc::clone(&status), since };
-                    *locked.count(&status) += 1;
-                    locked.statuses.insert(key, dated);
-                    if is_same {
-                        continue;
-                    }
-                    Event::Changed { key, status }
-                }
-                (None, Some(DatedStatus { status, .. })) => Event::Cleared { key, status },
-                (None, None) => continue,
-            };
-            locked.add(event);
-        }
-        self.notify(locked);
+        });
+        self.locked.notify();
     }
 
     /// Notes that no event follows.
     pub(crate) fn end(&self) {
-        let mut locked = self.lock();
-        locked.has_ended = true;
-        self.notify(locked);
-    }
-
-    fn notify(&self, mut locked: MutexGuard<'_, Locked>) {
-        let wakers = locked.wakers.take();
-        drop(locked);
-        self.news.notify_all();
-        wakers.for_each(Waker::wake);
+        self.locked.with(|it| it.has_ended = true);
+        self.locked.notify();
     }
 
     /// Stores the objects that a revision changed.
     pub(crate) fn note_changed(&self, revision: Revision, keys: Option<Vec<OpKey>>) {
-        let mut locked = self.lock();
-        locked.changed_len += size(keys.as_ref());
-        locked.changed.push_back((revision, keys));
-        while locked.changed_len > MAX_CHANGED && locked.changed.len() > 1 {
-            if let Some((revision, keys)) = locked.changed.pop_front() {
-                locked.changed_len -= size(keys.as_ref());
-                locked.forgotten = Some(revision);
+        let mut keys = Some(keys);
+        self.locked.with(|locked| {
+            let keys = keys.take().flatten();
+            locked.changed_len += size(keys.as_ref());
+            locked.changed.push_back((revision, keys));
+            while locked.changed_len > MAX_CHANGED && locked.changed.len() > 1 {
+                if let Some((revision, keys)) = locked.changed.pop_front() {
+                    locked.changed_len -= size(keys.as_ref());
+                    locked.forgotten = Some(revision);
+                }
             }
-        }
+        });
     }
 
     pub(crate) fn changed(&self, revision: Revision) -> Changed {
-        let locked = self.lock();
-        let found = locked.changed.binary_search_by_key(&revision, |(it, _)| *it);
-        match found.ok().and_then(|at| locked.changed.get(at)) {
-            Some((_, Some(keys))) => Changed::Keys(keys.clone()),
-            Some((_, None)) => Changed::Unknown,
-            None if locked.forgotten.is_some_and(|last| revision <= last) => Changed::Forgotten,
-            None => Changed::Unknown,
-        }
+        self.locked.with(|locked| {
+            let found = locked.changed.binary_search_by_key(&revision, |(it, _)| *it);
+            match found.ok().and_then(|at| locked.changed.get(at)) {
+                Some((_, Some(keys))) => Changed::Keys(keys.clone()),
+                Some((_, None)) => Changed::Unknown,
+                None if locked.forgotten.is_some_and(|last| revision <= last) => Changed::Forgotten,
+                None => Changed::Unknown,
+            }
+        })
     }
 
     pub(crate) fn status(&self, key: OpKey) -> Option<DatedStatus> {
-        self.lock().statuses.get(&key).cloned()
+        self.locked.with(|it| it.statuses.get(&key).cloned())
     }
 
     pub(crate) fn counts(&self) -> BTreeMap<(&'static str, &'static str), usize> {
-        self.lock().counts.clone()
+        self.locked.with(|it| it.counts.clone())
     }
 
     pub(crate) fn first(&self) -> Option<(OpKey, DatedStatus)> {
-        let locked = self.lock();
-        let first = locked.statuses.iter().min_by_key(|(key, _)| **key);
-        first.map(|(key, dated)| (*key, dated.clone()))
+        self.locked
+            .with(|it| it.statuses.first_key_value().map(|(key, dated)| (*key, dated.clone())))
     }
 
     pub(crate) fn all(&self) -> Vec<(OpKey, DatedStatus)> {
-        let locked = self.lock();
-        let all = locked.statuses.iter();
-        all.map(|(key, dated)| (*key, dated.clone())).collect()
+        self.locked
+            .with(|it| it.statuses.iter().map(|(key, dated)| (*key, dated.clone())).collect())
     }
 }
 
 impl Locked {
+    fn update(&mut self, key: OpKey, status: Option<Arc<Status>>, now: SystemTime) {
+        let before = self.statuses.remove(&key);
+        if let Some(before) = &before {
+            *self.count(&before.status) -= 1;
+        }
+        let event = match (status, before) {
+            (Some(status), before) => {
+                let is_same = before.as_ref().is_some_and(|it| it.status == status);
+                let since = before.map_or(now, |before| before.since);
+                let dated = DatedStatus { status: Arc::clone(&status), since };
+                *self.count(&status) += 1;
+                self.statuses.insert(key, dated);
+                if is_same {
+                    return;
+                }
+                Event::Changed { key, status }
+            }
+            (None, Some(DatedStatus { status, .. })) => Event::Cleared { key, status },
+            (None, None) => return,
+        };
+        self.add(event);
+    }
+
     fn count(&mut self, status: &Status) -> &mut usize {
         let by = (status.kind, status.condition.name());
         self.counts.entry(by).or_default()
@@ -191,15 +182,10 @@ impl Locked {
         }
     }
 
-    /// Wakes a task at the next event. Returns the task's earlier waker, to drop without the lock.
-    #[must_use]
-    pub(crate) fn wake(&mut self, id: &mut WakerId, waker: Waker) -> Option<Waker> {
-        self.wakers.set(id, waker)
-    }
-
-    /// Removes the waker of a task that no longer waits.
-    pub(crate) fn forget(&mut self, id: &WakerId) -> Option<Waker> {
-        self.wakers.remove(id)
+    /// Returns the event of a number like [`event`](Self::event), or `Some(None)` if none follows.
+    pub(crate) fn next(&self, number: u64) -> Option<Option<(Event, u64)>> {
+        let event = self.event(number);
+        (event.is_some() || self.has_ended).then_some(event)
     }
 }
 

@@ -1,8 +1,10 @@
 //! The state machine behind a lock, with the means to wake the driver and to wait for it.
 //!
 //! It has none of the source's types, and no code of a source or a caller runs under the lock. So
-//! no thread waits long for it.
+//! no thread waits long for it. The lock of the source's types, the mailbox, is taken under this
+//! one, never before it.
 
+use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -10,35 +12,35 @@ use std::time::{Duration, Instant};
 use trueup_reconcile::{Drained, OpKey};
 
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{
-    self, Condvar, Mutex, MutexGuard, WakerId, Wakers, after, lock, thread, wait_while,
-};
+use crate::sync::{self, WakerId, after, thread};
+use crate::watched::Watched;
 use crate::{
     Action, Config, Error, ErrorKind, PassSummary, Rest, Revision, State, Stats, SubscriptionState,
 };
 
 #[derive(Debug)]
 pub(crate) struct Control {
-    locked: Mutex<Locked>,
-    /// Notified when a pass is done, and at every input that may end a wait.
-    changed: Condvar,
+    /// Notifies when a pass is done, and at every input that may end a wait.
+    locked: Watched<Locked>,
 }
 
 #[derive(Debug)]
 struct Locked {
     state: State,
-    /// Wakes the driver, which then polls the state again; `None` before the driver runs.
-    driver: Option<Waker>,
+    /// Wakes the driver, which then polls the state again; `None` before the driver runs. It is
+    /// shared, because cloning a waker runs foreign code.
+    driver: Option<Arc<Waker>>,
     /// The thread that is carrying out an action; `None` between actions.
     thread: Option<thread::ThreadId>,
     /// True while the source runs a pass. Only callbacks follow, which write nothing.
     in_source: bool,
+    /// True from the start of the source's pass to its end, unless the desired state was changed:
+    /// then a pass that has only looked does not go on.
+    goes_on: bool,
     /// The start of the source's pass or its callbacks; `None` while neither runs.
     busy_since: Option<Instant>,
     /// True once all parts of the loop are dropped. The state has ended before.
     dropped: bool,
-    /// The waiting tasks, woken when `changed` is notified.
-    wakers: Wakers,
 }
 
 /// The driver's next step: an action, or a rest.
@@ -67,72 +69,84 @@ pub(crate) enum MayPass {
 impl Control {
     pub(crate) fn new(config: Config) -> Self {
         Control {
-            locked: Mutex::new(Locked {
+            locked: Watched::new(Locked {
                 state: State::new(config).with_seed(sync::seed()),
                 driver: None,
                 thread: None,
                 in_source: false,
+                goes_on: false,
                 busy_since: None,
                 dropped: false,
-                wakers: Wakers::default(),
             }),
-            changed: Condvar::new(),
         }
     }
 
     pub(crate) fn share_budget(&self, budget: &crate::Budget) {
-        self.lock().state.share_budget(budget);
+        self.locked.with(|it| it.state.share_budget(budget));
     }
 
     /// Sets the waker of the driver.
     pub(crate) fn set_waker(&self, driver: Waker) {
-        let before = self.lock().driver.replace(driver);
-        // After the lock, because a waker may own anything.
-        drop(before);
+        let mut driver = Some(Arc::new(driver));
+        self.locked.with(|it| mem::swap(&mut it.driver, &mut driver));
     }
 
     /// Takes the driver's drained events, and returns its next step, on the calling thread. A due
-    /// pass that may not run is skipped.
+    /// pass that may not run is skipped. Calls `begin` under the lock if a pass begins.
     ///
     /// # Errors
     ///
     /// The number of overruns, if there is a new one: the driver calls back, and asks again.
-    pub(crate) fn next(&self, drained: Option<Events>, may_pass: MayPass) -> Result<Next, u64> {
-        let mut inner = self.lock();
-        let now = sync::now();
-        if let Some(drained) = drained
-            && let Some(overruns) = inner.drained(now, drained)
-        {
-            return Err(overruns);
-        }
-        if matches!(may_pass, MayPass::Requested | MayPass::Forced) {
-            inner.state.handle_hurry(now);
-        }
-        if may_pass == MayPass::Forced {
-            inner.state.handle_force(now);
-        }
-        let is_pass_due = may_pass == MayPass::No && inner.state.is_pass_due(now);
-        let action = if is_pass_due { None } else { inner.state.poll_action(now) };
-        inner.thread = action.map(|_| thread::current().id());
-        Ok(match action {
-            Some(action) => {
-                inner.in_source = matches!(action, Action::Pass { .. });
-                Next::Do(action)
+    pub(crate) fn next<T>(
+        &self,
+        drained: Option<Events>,
+        may_pass: MayPass,
+        mut begin: impl FnMut() -> T,
+    ) -> Result<(Next, Option<T>), u64> {
+        self.locked.with(|inner| {
+            let now = sync::now();
+            if let Some(drained) = drained
+                && let Some(overruns) = inner.drained(now, drained)
+            {
+                return Err(overruns);
             }
-            None => Next::Rest(Rest {
-                until: inner.state.poll_timeout().filter(|_| !is_pass_due),
-                is_listening: inner.state.is_listening(),
-                pass_at: inner.state.next_pass(),
-                is_pass_due,
-            }),
+            if matches!(may_pass, MayPass::Requested | MayPass::Forced) {
+                inner.state.handle_hurry(now);
+            }
+            if may_pass == MayPass::Forced {
+                inner.state.handle_force(now);
+            }
+            let is_pass_due = may_pass == MayPass::No && inner.state.is_pass_due(now);
+            let action = if is_pass_due { None } else { inner.state.poll_action(now) };
+            inner.thread = action.map(|_| thread::current().id());
+            Ok(match action {
+                Some(action @ Action::Pass { .. }) => {
+                    (inner.in_source, inner.goes_on) = (true, true);
+                    (Next::Do(action), Some(begin()))
+                }
+                Some(action) => {
+                    inner.in_source = false;
+                    (Next::Do(action), None)
+                }
+                None => {
+                    let rest = Rest {
+                        until: inner.state.poll_timeout().filter(|_| !is_pass_due),
+                        is_listening: inner.state.is_listening(),
+                        pass_at: inner.state.next_pass(),
+                        is_pass_due,
+                    };
+                    (Next::Rest(rest), None)
+                }
+            })
         })
     }
 
     /// Notes that the calling thread continues the running pass.
     pub(crate) fn pass_goes_on(&self) {
-        let mut inner = self.lock();
-        inner.thread = Some(thread::current().id());
-        inner.in_source = true;
+        self.locked.with(|inner| {
+            inner.thread = Some(thread::current().id());
+            inner.in_source = true;
+        });
     }
 
     pub(crate) fn subscribed(&self, hearing: SubscriptionState) {
@@ -141,40 +155,46 @@ impl Control {
 
     /// Notes the objects changed since the last pass; `None` if they are not known.
     pub(crate) fn changed(&self, keys: Option<&[OpKey]>) {
-        self.lock().state.handle_changed_keys(keys);
+        self.locked.with(|it| it.state.handle_changed_keys(keys));
+    }
+
+    /// Returns true if a pass that has only looked should go on.
+    pub(crate) fn should_go_on(&self) -> bool {
+        self.locked.with(|it| it.goes_on && it.state.should_continue(sync::now()))
     }
 
     pub(crate) fn should_continue(&self) -> bool {
-        self.lock().state.should_continue(sync::now())
+        self.locked.with(|it| it.state.should_continue(sync::now()))
     }
 
     pub(crate) fn backoff(&self, key: OpKey) -> Option<Duration> {
-        self.lock().state.backoff(sync::now(), key)
+        self.locked.with(|it| it.state.backoff(sync::now(), key))
     }
 
     pub(crate) fn due(&self) -> Vec<OpKey> {
-        self.lock().state.due().to_vec()
+        self.locked.with(|it| it.state.due().to_vec())
     }
 
     pub(crate) fn is_tracked(&self, key: OpKey) -> bool {
-        self.lock().state.is_tracked(key)
+        self.locked.with(|it| it.state.is_tracked(key))
     }
 
     pub(crate) fn has_backoff(&self) -> bool {
-        self.lock().state.has_backoff()
+        self.locked.with(|it| it.state.has_backoff())
     }
 
     /// Notes that the source has run its pass; callbacks follow. Returns true if the pass's ops are
     /// drift.
     pub(crate) fn source_done(&self) -> bool {
-        let mut inner = self.lock();
-        inner.in_source = false;
-        inner.state.would_be_drift()
+        self.locked.with(|inner| {
+            (inner.in_source, inner.goes_on) = (false, false);
+            inner.state.would_be_drift()
+        })
     }
 
     /// Takes the outcomes of the running pass. Callbacks follow.
     pub(crate) fn outcomes(&self, summary: &PassSummary) {
-        self.lock().state.handle_outcomes(sync::now(), summary);
+        self.locked.with(|it| it.state.handle_outcomes(sync::now(), summary));
     }
 
     /// Ends a pass, and ends the loop if the scope is gone.
@@ -185,16 +205,18 @@ impl Control {
                 inner.state.handle_stop(now);
             }
         });
-        self.notify();
+        self.locked.notify();
     }
 
     /// Notes that the loop is dropped. Ends every wait.
     pub(crate) fn dropped(&self) {
-        let mut inner = self.lock();
-        inner.state.handle_gone();
-        inner.dropped = true;
-        drop(inner);
-        self.notify();
+        let driver = self.locked.with(|inner| {
+            inner.state.handle_gone();
+            inner.dropped = true;
+            inner.driver.take()
+        });
+        self.locked.notify();
+        drop(driver);
     }
 }
 
@@ -205,19 +227,27 @@ impl Control {
         self.input(|inner, now| inner.state.handle_notification(now, Drained::Hint));
     }
 
-    /// Notes a new desired state, and returns its revision.
-    pub(crate) fn desired(&self) -> Result<Revision, Error> {
+    /// Gives the state a request, under the lock. Fails if the loop is about to end.
+    pub(crate) fn request<T>(
+        &self,
+        mut request: impl FnMut(&mut State, Instant) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         self.input(|inner, now| {
             inner.refuse_if_stopping()?;
-            Ok(inner.state.handle_desired(now))
+            request(&mut inner.state, now)
         })
     }
 
-    /// Notes a change of the desired state, and returns its revision.
-    pub(crate) fn change(&self) -> Result<Revision, Error> {
+    /// Gives the state a new or a changed desired state, like [`request`](Self::request).
+    pub(crate) fn declare<T>(
+        &self,
+        mut declare: impl FnMut(&mut State, Instant) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         self.input(|inner, now| {
             inner.refuse_if_stopping()?;
-            Ok(inner.state.handle_change(now))
+            let declared = declare(&mut inner.state, now)?;
+            inner.goes_on = false;
+            Ok(declared)
         })
     }
 
@@ -226,7 +256,7 @@ impl Control {
     ///
     /// Fails if the loop is about to end before that.
     pub(crate) fn until_converged(&self, revision: Revision) -> Result<Until, Error> {
-        let after = self.lock().state.last_started();
+        let after = self.locked.with(|it| it.state.last_started());
         self.accept(Until::Converged { revision, after })
     }
 
@@ -237,11 +267,10 @@ impl Control {
     }
 
     fn accept(&self, until: Until) -> Result<Until, Error> {
-        let inner = self.lock();
-        if until.answer(&inner).is_none() {
-            inner.refuse_if_stopping()?;
-        }
-        drop(inner);
+        self.locked.with(|inner| match until.answer(inner) {
+            Some(_) => Ok(()),
+            None => inner.refuse_if_stopping(),
+        })?;
         Ok(until)
     }
 
@@ -249,12 +278,11 @@ impl Control {
     /// would wait for itself.
     pub(crate) fn wait(&self, until: &Until, timeout: Duration) -> Result<(), Error> {
         let end = after(sync::now(), timeout);
-        let inner = self.lock();
-        if until.answer(&inner).is_none() {
-            inner.refuse_own_thread()?;
-        }
-        let inner = wait_while(&self.changed, inner, end, |inner| until.answer(inner).is_none());
-        until.answer(&inner).unwrap_or(Err(ErrorKind::Timeout)).map_err(Error::new)
+        let answer = self.locked.wait(end, |inner| {
+            let own_thread = || inner.is_own_thread().then_some(Err(ErrorKind::OwnThread));
+            until.answer(inner).or_else(own_thread)
+        });
+        answer.unwrap_or(Err(ErrorKind::Timeout)).map_err(Error::new)
     }
 
     /// Returns a condition's answer, or wakes the task when there may be one.
@@ -264,97 +292,80 @@ impl Control {
         id: &mut WakerId,
         context: &Context<'_>,
     ) -> Poll<Result<(), Error>> {
-        // Cloned before the lock, and dropped after it.
-        let waker = context.waker().clone();
-        let mut inner = self.lock();
-        if let Some(answer) = until.answer(&inner) {
-            return Poll::Ready(answer.map_err(Error::new));
-        }
-        let replaced = inner.wakers.set(id, waker);
-        drop(inner);
-        drop(replaced);
-        Poll::Pending
+        let polled = self.locked.poll(id, context, |inner| until.answer(inner));
+        polled.map_err(Error::new)
     }
 
     /// Removes the waker of a task that no longer waits.
     pub(crate) fn forget(&self, id: &WakerId) {
-        let waker = self.lock().wakers.remove(id);
-        // After the lock, because a waker may own anything.
-        drop(waker);
+        self.locked.forget(id);
     }
 
     /// Returns for each object how often its ops have failed, and when they are tried again.
     pub(crate) fn retries(&self, keys: &[OpKey]) -> Vec<Option<(u32, Instant)>> {
-        let inner = self.lock();
-        keys.iter().map(|key| inner.state.retry(*key)).collect()
+        self.locked.with(|it| keys.iter().map(|key| it.state.retry(*key)).collect())
     }
 
     /// Returns the longest time until the op on an object is tried again; `None` without a backoff.
     pub(crate) fn time_to_retry(&self, key: OpKey) -> Option<Duration> {
-        let (_, at) = self.lock().state.retry(key)?;
+        let (_, at) = self.locked.with(|it| it.state.retry(key))?;
         let left = at.saturating_duration_since(sync::now());
         (!left.is_zero()).then_some(left)
     }
 
-    /// Fails if the loop is about to end.
-    pub(crate) fn refuse_if_stopping(&self) -> Result<(), Error> {
-        self.lock().refuse_if_stopping()
-    }
-
     /// Fails if the loop is about to end, or if the calling thread would wait for itself.
     pub(crate) fn refuse_wait(&self) -> Result<(), Error> {
-        let inner = self.lock();
-        inner.refuse_if_stopping()?;
-        inner.refuse_own_thread()
+        self.locked.with(|inner| {
+            inner.refuse_if_stopping()?;
+            match inner.is_own_thread() {
+                true => Err(Error::new(ErrorKind::OwnThread)),
+                false => Ok(()),
+            }
+        })
     }
 
     /// Wakes the driver, which answers the questions.
     pub(crate) fn wake(&self) {
-        let driver = self.lock().driver.clone();
-        driver.iter().for_each(Waker::wake_by_ref);
+        let driver = self.locked.with(|it| it.driver.clone());
+        driver.iter().for_each(|it| it.wake_by_ref());
     }
 
     /// Notes that the calling thread answers questions or calls back.
     pub(crate) fn begin_calls(&self) {
-        self.lock().thread = Some(thread::current().id());
+        self.locked.with(|it| it.thread = Some(thread::current().id()));
     }
 
     /// Wakes the callers that wait for an answer.
     pub(crate) fn answered(&self) {
-        self.notify();
+        self.locked.notify();
     }
 
     /// Notes the start or the end of the source's pass with its callbacks.
     pub(crate) fn set_busy(&self, is_busy: bool) {
-        self.lock().busy_since = is_busy.then(sync::now);
+        self.locked.with(|it| it.busy_since = is_busy.then(sync::now));
     }
 
     pub(crate) fn busy(&self) -> Option<Duration> {
-        let since = self.lock().busy_since?;
+        let since = self.locked.with(|it| it.busy_since)?;
         Some(sync::now().saturating_duration_since(since))
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        self.lock().state.stats(sync::now())
+        self.locked.with(|it| it.state.stats(sync::now()))
     }
 
     pub(crate) fn hint(&self) -> Result<(), Error> {
-        self.input(|inner, now| {
-            inner.refuse_if_stopping()?;
-            inner.state.handle_hint(now);
+        self.request(|state, now| {
+            state.handle_hint(now);
             Ok(())
         })
     }
 
     /// Requests a pass that starts after this call. Returns the condition that it is done.
     pub(crate) fn force(&self) -> Result<Until, Error> {
-        self.input(|inner, now| {
-            inner.refuse_if_stopping()?;
-            if inner.state.is_paused() {
-                Err(Error::new(ErrorKind::Paused))
-            } else {
-                Ok(Until::Done { pass: inner.state.handle_force(now) })
-            }
+        self.request(|state, now| match state.is_paused() {
+            true => Err(Error::new(ErrorKind::Paused)),
+            false => Ok(Until::Done { pass: state.handle_force(now) }),
         })
     }
 
@@ -368,53 +379,36 @@ impl Control {
             Ok(Until::Quiet { last: if is_in_callback { 0 } else { last } })
         });
         // Ends waits for a pass that cannot start now.
-        self.notify();
+        self.locked.notify();
         last
     }
 
     pub(crate) fn resume(&self) -> Result<(), Error> {
-        self.input(|inner, now| {
-            inner.refuse_if_stopping()?;
-            inner.state.handle_resume(now);
+        self.request(|state, now| {
+            state.handle_resume(now);
             Ok(())
         })
     }
 
     pub(crate) fn stop(&self) {
         self.input(|inner, now| inner.state.handle_stop(now));
-        self.notify();
+        self.locked.notify();
     }
 
     pub(crate) fn is_ended(&self) -> bool {
-        self.lock().dropped
-    }
-}
-
-impl Control {
-    fn lock(&self) -> MutexGuard<'_, Locked> {
-        // No code that can panic halfway runs under the lock, so a poisoned state is consistent.
-        lock(&self.locked)
+        self.locked.with(|it| it.dropped)
     }
 
-    /// Makes the waiting threads and tasks look again.
-    fn notify(&self) {
-        let wakers = self.lock().wakers.take();
-        self.changed.notify_all();
-        wakers.for_each(Waker::wake);
-    }
-
-    /// Gives the state an input, and wakes the driver if its timeout changed.
-    fn input<T>(&self, input: impl FnOnce(&mut Locked, Instant) -> T) -> T {
-        let mut inner = self.lock();
-        let before = inner.state.poll_timeout();
-        // Read the time under the lock, so that inputs arrive in its order.
-        let answer = input(&mut inner, sync::now());
-        let is_changed = inner.state.poll_timeout() != before;
-        let driver = inner.driver.clone().filter(|_| is_changed);
-        drop(inner);
-        if let Some(driver) = driver {
-            driver.wake();
-        }
+    /// Gives the state an input, and wakes the driver if it now waits for something else.
+    fn input<T>(&self, mut input: impl FnMut(&mut Locked, Instant) -> T) -> T {
+        let (answer, driver) = self.locked.with(|inner| {
+            let before = inner.awaited();
+            // Read the time under the lock, so that inputs arrive in its order.
+            let answer = input(inner, sync::now());
+            let is_changed = inner.awaited() != before;
+            (answer, inner.driver.clone().filter(|_| is_changed))
+        });
+        driver.iter().for_each(|it| it.wake_by_ref());
         answer
     }
 }
@@ -485,12 +479,14 @@ impl Locked {
         is_new.then(|| self.state.overruns())
     }
 
-    fn is_own_thread(&self) -> bool {
-        self.thread == Some(thread::current().id())
+    /// Returns when the driver acts next, and whether the running pass may begin further steps.
+    fn awaited(&self) -> (Option<Instant>, bool) {
+        let is_held = self.state.is_paused() || self.state.is_stopping();
+        (self.state.poll_timeout(), self.goes_on && !is_held)
     }
 
-    fn refuse_own_thread(&self) -> Result<(), Error> {
-        if self.is_own_thread() { Err(Error::new(ErrorKind::OwnThread)) } else { Ok(()) }
+    fn is_own_thread(&self) -> bool {
+        self.thread == Some(thread::current().id())
     }
 
     fn refuse_if_stopping(&self) -> Result<(), Error> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::mem;
 use std::os::fd::BorrowedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -225,14 +226,14 @@ impl<'a, S: Source> Loop<'a, S> {
 
     /// Answers the handles' questions.
     fn answer(&self) {
-        let questions = mem::take(&mut self.shared.mailbox().questions);
+        let questions = self.shared.mailbox.with(|it| mem::take(&mut it.questions));
         if questions.is_empty() {
             return;
         }
         let control = &*self.shared.control;
         control.begin_calls();
         let backoff = |key: OpKey| control.time_to_retry(key);
-        for question in questions {
+        for question in questions.into_values() {
             let mut limits = PassLimits::default();
             if control.has_backoff() {
                 limits = limits.with_backoff(&backoff);
@@ -252,16 +253,11 @@ impl<'a, S: Source> Loop<'a, S> {
     /// Returns the next step, after the drained events. A pass gets the latest desired state at
     /// this moment.
     fn next(&mut self, drained: Option<Events>, may_pass: MayPass) -> Result<Next, u64> {
-        let mut mailbox = self.shared.mailbox();
-        let next = self.shared.control.next(drained, may_pass);
-        let (declared, changes) = match next {
-            Ok(Next::Do(Action::Pass { .. })) => {
-                (mailbox.desired.take(), mem::take(&mut mailbox.changes))
-            }
-            _ => Default::default(),
-        };
-        // No code of the source or a caller runs under the lock.
-        drop(mailbox);
+        let shared = &self.shared;
+        let (next, sent) = shared.control.next(drained, may_pass, || {
+            shared.mailbox.with(|it| (it.desired.take(), mem::take(&mut it.changes)))
+        })?;
+        let (declared, changes) = sent.unwrap_or_default();
         if let Some((revision, declared)) = declared {
             self.desired = declared;
             self.note_changed(revision);
@@ -270,7 +266,7 @@ impl<'a, S: Source> Loop<'a, S> {
             change(&mut self.desired);
             self.note_changed(revision);
         }
-        next
+        Ok(next)
     }
 
     /// Notes the objects that a revision has changed.
@@ -284,7 +280,7 @@ impl<'a, S: Source> Loop<'a, S> {
         match self.source.subscribe(&self.scope, self.shared.subscription_hints()) {
             Subscribed::Active(()) => {
                 (self.callbacks.subscribe)(Subscribed::Active(()));
-                self.shared.mailbox().subscribed = Some(Subscribed::Active(()));
+                self.shared.note_subscribed(Subscribed::Active(()));
                 self.shared.control.subscribed(match self.source.descriptor() {
                     Some(_) => SubscriptionState::Polled,
                     None => SubscriptionState::Pushed,
@@ -292,7 +288,7 @@ impl<'a, S: Source> Loop<'a, S> {
             }
             Subscribed::Unsupported => {
                 (self.callbacks.subscribe)(Subscribed::Unsupported);
-                self.shared.mailbox().subscribed = Some(Subscribed::Unsupported);
+                self.shared.note_subscribed(Subscribed::Unsupported);
                 self.shared.control.subscribed(SubscriptionState::Unsupported);
             }
             Subscribed::Failed(error) => {
@@ -315,16 +311,13 @@ impl<'a, S: Source> Loop<'a, S> {
 
     fn subscription_failed(&mut self, error: S::Error) {
         let error = Arc::new(error);
-        let failed = Some(Subscribed::Failed(Arc::clone(&error)));
-        // Dropped after the lock is released.
-        let before = mem::replace(&mut self.shared.mailbox().subscribed, failed);
+        let before = self.shared.note_subscribed(Subscribed::Failed(Arc::clone(&error)));
         if !matches!(before, Some(Subscribed::Failed(_))) {
             trace::subscription_failed(&*error);
             (self.callbacks.subscribe)(Subscribed::Failed(&error));
         }
         if S::is_scope_gone(&error) {
-            let replaced = self.shared.mailbox().error.replace(Arc::clone(&error));
-            drop(replaced);
+            self.shared.note_error(&error);
             self.scope_error = Some(error);
             self.shared.control.stop();
         }
@@ -377,6 +370,7 @@ impl<'a, S: Source> Loop<'a, S> {
                     // As after any pass that was cut short: the source need not know which objects
                     // it has left.
                     open.extent = Extent::Everything;
+                    open.looked = now();
                     self.open = Some(open);
                     return Step::Looked;
                 }
@@ -386,8 +380,7 @@ impl<'a, S: Source> Loop<'a, S> {
                 control.source_done();
                 open.span.failed(&error);
                 let error = Arc::new(error);
-                let replaced = self.shared.mailbox().error.replace(Arc::clone(&error));
-                drop(replaced);
+                self.shared.note_error(&error);
                 let status = Some(Arc::new(scope_status(&*error)));
                 self.shared.board.update(vec![(OpKey::SCOPE, status)]);
                 open.span.within(|| (self.callbacks.report)(revision, Err(&*error)));
@@ -415,7 +408,7 @@ impl<'a, S: Source> Loop<'a, S> {
         let statuses = open.statuses.into_iter().chain(of_scope);
         self.shared.board.update(statuses.collect());
         let report = Arc::new(report);
-        let replaced = self.store_report(&report, summary.converged);
+        let replaced = self.shared.store_report(&report, summary.converged);
         // A converged pass that applied nothing has only retried what other writers offer.
         let has_drifted = summary.has_applied() || !summary.converged;
         let is_drift = would_be_drift && has_drifted && !summary.ops.is_empty();
@@ -436,13 +429,6 @@ impl<'a, S: Source> Loop<'a, S> {
         if report.contended() > 0 {
             (self.callbacks.contention)(report);
         }
-    }
-
-    /// Stores a report. Returns the replaced values, to drop after the lock is released.
-    fn store_report(&self, report: &Arc<S::Report>, converged: bool) -> impl Sized + use<S> {
-        let mut mailbox = self.shared.mailbox();
-        let before = converged.then(|| mailbox.converged.replace(Arc::clone(report)));
-        (before, mailbox.report.replace(Arc::clone(report)), mailbox.error.take())
     }
 }
 
@@ -472,7 +458,8 @@ impl Asked<'_> {
 /// A pass that has begun.
 struct OpenPass<R> {
     span: trace::Pass,
-    since: Instant,
+    /// The end of its last look.
+    looked: Instant,
     extent: Extent,
     ops: Option<u64>,
     revision: Revision,
@@ -591,7 +578,7 @@ impl<S: Source> Loop<'_, S> {
                 Ok(Next::Do(Action::Pass { extent, ops, revision })) => {
                     let open = OpenPass {
                         span: trace::Pass::new(extent, revision),
-                        since: now(),
+                        looked: now(),
                         extent,
                         ops,
                         revision,
@@ -623,14 +610,14 @@ impl<S: Source> Loop<'_, S> {
     /// desired state is no longer declared, carries out nothing more of it.
     fn step_of_open(&mut self, asked: Option<&Asked<'_>>) -> Option<Step> {
         let control = &self.shared.control;
-        let is_wanted = control.should_continue() && !self.shared.mailbox().is_desired_new();
+        let goes_on = control.should_go_on();
         match (self.open.take(), asked) {
-            (Some(open), Some(asked)) if is_wanted => {
+            (Some(open), Some(asked)) if goes_on => {
                 control.pass_goes_on();
                 Some(self.run_pass(open, asked))
             }
-            (Some(open), None) if is_wanted => {
-                let again = open.since + LOOK_AGAIN;
+            (Some(open), None) if goes_on => {
+                let again = open.looked + LOOK_AGAIN;
                 self.open = Some(open);
                 let is_pass_due = again <= now();
                 let until = (!is_pass_due).then_some(again);
@@ -650,10 +637,20 @@ struct OnDrop<S: Source>(Arc<Shared<S>>);
 
 impl<S: Source> Drop for OnDrop<S> {
     fn drop(&mut self) {
-        self.0.drop_requests();
-        self.0.board.end();
-        self.0.control.dropped();
-        // Again, for values sent in between; none are accepted from here on.
-        self.0.drop_requests();
+        // A panic in the drop of a request, or in a waker, must leave no caller waiting.
+        let steps: [&dyn Fn(); 4] = [
+            &|| self.0.drop_requests(),
+            &|| self.0.board.end(),
+            &|| self.0.control.dropped(),
+            // Again, for values sent in between; none are accepted from here on.
+            &|| self.0.drop_requests(),
+        ];
+        let panics = steps.map(|step| catch_unwind(AssertUnwindSafe(step)).err());
+        // A second panic would end the process.
+        if let Some(first) = panics.into_iter().flatten().next()
+            && !std::thread::panicking()
+        {
+            resume_unwind(first);
+        }
     }
 }

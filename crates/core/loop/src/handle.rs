@@ -12,8 +12,9 @@ use trueup_reconcile::{Hints, OpKey, Source, Subscribed};
 
 use crate::board::{Board, Changed, DatedStatus};
 use crate::control::{Control, Until};
+use crate::sync::WakerId;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, MutexGuard, WakerId, lock};
+use crate::watched::Watched;
 use crate::{Error, ErrorKind, Events, LoopView, ObjectStatus, Revision, Stats, Tried};
 
 /// The number of changes that may wait for a pass.
@@ -92,13 +93,16 @@ impl<S: Source> Handle<S> {
     ///
     /// [`Ended`](ErrorKind::Ended).
     pub fn set_desired(&self, desired: S::Desired) -> Result<Revision, Error> {
+        let mut desired = Some(desired);
         // Under one lock, so that each revision is one desired state.
-        let mut mailbox = self.shared.mailbox();
-        let revision = self.shared.control.desired()?;
-        let replaced = mailbox.desired.replace((revision, desired));
-        let superseded = mem::take(&mut mailbox.changes);
-        drop(mailbox);
-        drop((replaced, superseded));
+        let (revision, _superseded) = self.shared.control.declare(|state, now| {
+            let revision = state.handle_desired(now);
+            let superseded = self.shared.mailbox.with(|mailbox| {
+                let declared = desired.take().map(|it| (revision, it));
+                (mem::replace(&mut mailbox.desired, declared), mem::take(&mut mailbox.changes))
+            });
+            Ok((revision, superseded))
+        })?;
         Ok(revision)
     }
 
@@ -140,14 +144,17 @@ impl<S: Source> Handle<S> {
         change: impl FnOnce(&mut S::Desired) + Send + 'static,
     ) -> Result<Revision, Error> {
         // Allocated before the lock, and dropped after it if refused.
-        let change = Box::new(change);
-        let mut mailbox = self.shared.mailbox();
-        if mailbox.changes.len() >= MAX_CHANGES {
-            return Err(Error::new(ErrorKind::Full));
-        }
-        let revision = self.shared.control.change()?;
-        mailbox.changes.push((revision, change));
-        Ok(revision)
+        let mut change: Option<Change<S>> = Some(Box::new(change));
+        self.shared.control.declare(|state, now| {
+            self.shared.mailbox.with(|mailbox| {
+                if mailbox.changes.len() >= MAX_CHANGES {
+                    return Err(Error::new(ErrorKind::Full));
+                }
+                let revision = state.handle_change(now);
+                mailbox.changes.extend(change.take().map(|it| (revision, it)));
+                Ok(revision)
+            })
+        })
     }
 
     /// Waits until the desired state of `revision`, or a later one, has converged, and returns that
@@ -306,9 +313,9 @@ impl<S: Source> Handle<S> {
         timeout: Duration,
     ) -> Result<T, Error> {
         self.shared.control.refuse_wait()?;
-        let answer = Arc::default();
-        self.shared.wait(self.shared.ask(question, &answer), timeout)?;
-        taken(&answer)
+        let asked = self.shared.ask(question)?;
+        self.shared.wait(Ok(asked.until()), timeout)?;
+        asked.answer()
     }
 
     /// Returns the future of [`ask`](Self::ask). If it is dropped, `question` will not be called,
@@ -318,9 +325,9 @@ impl<S: Source> Handle<S> {
         T: Send + 'static,
         Q: FnOnce(LoopView<'_, S>) -> T + Send + 'static,
     {
-        let answer = Arc::default();
-        let until = self.shared.ask(question, &answer);
-        Waiting::new(&self.shared, until, move |_| taken(&answer))
+        let asked = self.shared.ask(question);
+        let until = asked.as_ref().map(Asked::until).map_err(Error::clone);
+        Waiting::new(&self.shared, until, move |_| asked.as_ref().map_err(Error::clone)?.answer())
     }
 
     /// Returns the loop's counters and current state.
@@ -451,17 +458,17 @@ impl<S: Source> Handle<S> {
 
     /// Returns the report of the last pass that gave one, even after the loop has ended.
     pub fn last_report(&self) -> Option<Arc<S::Report>> {
-        self.shared.mailbox().report.clone()
+        self.shared.mailbox.with(|it| it.report.clone())
     }
 
     /// Returns the last pass's error if the pass could not run, or the error that ended the scope.
     pub fn last_error(&self) -> Option<Arc<S::Error>> {
-        self.shared.mailbox().error.clone()
+        self.shared.mailbox.with(|it| it.error.clone())
     }
 
     /// Returns the latest result of subscribing; `None` before the first.
     pub fn subscribed(&self) -> Option<Subscribed<(), Arc<S::Error>>> {
-        self.shared.mailbox().subscribed.clone()
+        self.shared.mailbox.with(|it| it.subscribed.clone())
     }
 }
 
@@ -527,60 +534,78 @@ struct KeptReport<S: Source>(Arc<Shared<S>>);
 
 impl<S: Source> KeptReport<S> {
     fn new(shared: &Arc<Shared<S>>) -> Self {
-        shared.mailbox().waiting += 1;
+        shared.mailbox.with(|it| it.waiting += 1);
         KeptReport(Arc::clone(shared))
     }
 
     /// Returns the report, once a pass has converged.
     fn report(&self) -> Result<Arc<S::Report>, Error> {
-        let report = self.0.mailbox().converged.clone();
+        let report = self.0.mailbox.with(|it| it.converged.clone());
         report.ok_or_else(|| Error::new(ErrorKind::Ended))
     }
 }
 
 impl<S: Source> Drop for KeptReport<S> {
     fn drop(&mut self) {
-        self.0.mailbox().waiting -= 1;
+        self.0.mailbox.with(|it| it.waiting -= 1);
     }
 }
 
-/// The answer of a question, once it is given. The caller holds it, and the question holds it
-/// weakly: so a caller that no longer waits withdraws the question.
+/// A question of a caller that waits. If this is dropped, the question is withdrawn: it frees its
+/// place, and is called no more.
+struct Asked<S: Source, T> {
+    shared: Arc<Shared<S>>,
+    /// The question's number in the mailbox.
+    number: u64,
+    /// The question holds it weakly.
+    answer: Arc<Answer<T>>,
+}
+
 struct Answer<T> {
     is_given: Arc<AtomicBool>,
-    value: Mutex<Option<T>>,
+    value: Watched<Option<T>>,
 }
 
-impl<T> Default for Answer<T> {
-    fn default() -> Self {
-        Answer { is_given: Arc::new(AtomicBool::new(false)), value: Mutex::new(None) }
+impl<S: Source, T> Asked<S, T> {
+    /// Returns the condition that the question is answered.
+    fn until(&self) -> Until {
+        Until::Answered(Arc::clone(&self.answer.is_given))
+    }
+
+    /// Takes the answer, once the wait for it is over.
+    fn answer(&self) -> Result<T, Error> {
+        let answer = self.answer.value.with(Option::take);
+        answer.ok_or_else(|| Error::new(ErrorKind::Ended))
     }
 }
 
-/// Takes the answer, once the wait for it is over.
-fn taken<T>(answer: &Answer<T>) -> Result<T, Error> {
-    lock(&answer.value).take().ok_or_else(|| Error::new(ErrorKind::Ended))
+impl<S: Source, T> Drop for Asked<S, T> {
+    fn drop(&mut self) {
+        let withdrawn = self.shared.mailbox.with(|it| it.questions.remove(&self.number));
+        drop(withdrawn);
+    }
 }
 
 /// The state that the loop and its handles share.
 pub(crate) struct Shared<S: Source> {
     pub(crate) control: Arc<Control>,
     pub(crate) board: Arc<Board>,
-    mailbox: Mutex<Mailbox<S>>,
+    pub(crate) mailbox: Watched<Mailbox<S>>,
 }
 
 type Change<S> = Box<dyn FnOnce(&mut <S as Source>::Desired) + Send>;
 type Question<S> = Box<dyn FnOnce(LoopView<'_, S>) + Send>;
 
-/// The values of the source's types that the loop and its handles exchange. Values are moved in and
-/// out under the lock; their code and their drops run outside.
+/// The values of the source's types that the loop and its handles exchange.
 pub(crate) struct Mailbox<S: Source> {
     /// The desired state for the next pass.
     pub(crate) desired: Option<(Revision, S::Desired)>,
     /// The changes to make in it, in this order, each with the revision after it.
     pub(crate) changes: Vec<(Revision, Change<S>)>,
-    /// The questions to answer, in this order.
-    pub(crate) questions: Vec<Question<S>>,
+    /// The questions to answer, by their numbers and in this order.
+    pub(crate) questions: BTreeMap<u64, Question<S>>,
+    /// The number of the last question.
+    asked: u64,
     pub(crate) report: Option<Arc<S::Report>>,
     /// The report of the last converged pass; `None` once a later pass has not converged and no
     /// call waits for the report.
@@ -591,22 +616,16 @@ pub(crate) struct Mailbox<S: Source> {
     pub(crate) subscribed: Option<Subscribed<(), Arc<S::Error>>>,
 }
 
-impl<S: Source> Mailbox<S> {
-    /// True if the declared desired state differs from the last pass's.
-    pub(crate) fn is_desired_new(&self) -> bool {
-        self.desired.is_some() || !self.changes.is_empty()
-    }
-}
-
 impl<S: Source> Shared<S> {
     pub(crate) fn new(control: Control) -> Self {
         Shared {
             control: Arc::new(control),
             board: Arc::default(),
-            mailbox: Mutex::new(Mailbox {
+            mailbox: Watched::new(Mailbox {
                 desired: None,
                 changes: Vec::new(),
-                questions: Vec::new(),
+                questions: BTreeMap::new(),
+                asked: 0,
                 report: None,
                 converged: None,
                 waiting: 0,
@@ -636,13 +655,39 @@ impl<S: Source> Shared<S> {
     /// Drops the last converged report, which may be large, after a pass that did not converge: no
     /// later call returns it.
     pub(crate) fn forget_converged(&self) {
-        let mut mailbox = self.mailbox();
-        let stale = match mailbox.waiting {
+        let stale = self.mailbox.with(|mailbox| match mailbox.waiting {
             0 => mailbox.converged.take(),
             _ => None,
-        };
-        drop(mailbox);
+        });
         drop(stale);
+    }
+
+    /// Stores a pass's report. Returns the replaced values.
+    pub(crate) fn store_report(
+        &self,
+        report: &Arc<S::Report>,
+        converged: bool,
+    ) -> impl Sized + use<S> {
+        self.mailbox.with(|mailbox| {
+            let before = converged.then(|| mailbox.converged.replace(Arc::clone(report)));
+            (before, mailbox.report.replace(Arc::clone(report)), mailbox.error.take())
+        })
+    }
+
+    /// Stores the error of a pass that could not run, or one that ends the scope.
+    pub(crate) fn note_error(&self, error: &Arc<S::Error>) {
+        let replaced = self.mailbox.with(|it| it.error.replace(Arc::clone(error)));
+        drop(replaced);
+    }
+
+    /// Stores the result of subscribing. Returns the previous one.
+    pub(crate) fn note_subscribed(
+        &self,
+        subscribed: Subscribed<(), Arc<S::Error>>,
+    ) -> Option<Subscribed<(), Arc<S::Error>>> {
+        let mut subscribed = Some(subscribed);
+        self.mailbox.with(|it| mem::swap(&mut it.subscribed, &mut subscribed));
+        subscribed
     }
 
     /// Waits until a condition holds, at most for `timeout`.
@@ -651,51 +696,55 @@ impl<S: Source> Shared<S> {
         waited.map_err(|error| self.with_cause(error))
     }
 
-    /// Asks a question. Returns the condition that it is answered.
+    /// Asks a question.
     fn ask<T: Send + 'static>(
-        &self,
+        self: &Arc<Self>,
         question: impl FnOnce(LoopView<'_, S>) -> T + Send + 'static,
-        answer: &Arc<Answer<T>>,
-    ) -> Result<Until, Error> {
-        let asked = Arc::downgrade(answer);
-        let question = Box::new(move |view: LoopView<'_, S>| {
-            // A caller that no longer waits needs no answer.
+    ) -> Result<Asked<S, T>, Error> {
+        let is_given = Arc::new(AtomicBool::new(false));
+        let answer = Arc::new(Answer { is_given, value: Watched::default() });
+        let asked = Arc::downgrade(&answer);
+        let question = move |view: LoopView<'_, S>| {
+            // The caller may withdraw the question while the ones before it are answered.
             if let Some(answer) = asked.upgrade() {
-                let given = question(view);
-                *lock(&answer.value) = Some(given);
+                let mut given = Some(question(view));
+                answer.value.with(|it| mem::swap(it, &mut given));
                 answer.is_given.store(true, Ordering::Release);
             }
-        });
-        let mut mailbox = self.mailbox();
-        if mailbox.questions.len() >= MAX_QUESTIONS {
-            return Err(Error::new(ErrorKind::Full));
-        }
-        self.control.refuse_if_stopping()?;
-        mailbox.questions.push(question);
-        drop(mailbox);
+        };
+        let mut question: Option<Question<S>> = Some(Box::new(question));
+        let number = self.control.request(|_, _| {
+            self.mailbox.with(|mailbox| {
+                if mailbox.questions.len() >= MAX_QUESTIONS {
+                    return Err(Error::new(ErrorKind::Full));
+                }
+                mailbox.asked += 1;
+                let asked = mailbox.asked;
+                mailbox.questions.extend(question.take().map(|it| (asked, it)));
+                Ok(asked)
+            })
+        })?;
         self.control.wake();
-        Ok(Until::Answered(Arc::clone(&answer.is_given)))
+        Ok(Asked { shared: Arc::clone(self), number, answer })
     }
 
     /// Returns the last pass's report, or its error. A pass is done.
     fn last_pass(&self) -> Result<Arc<S::Report>, Error> {
-        let mailbox = self.mailbox();
-        match (&mailbox.error, &mailbox.report) {
-            (Some(error), _) => Err(Error::of_source(ErrorKind::PassFailed, error.clone())),
-            (None, Some(report)) => Ok(Arc::clone(report)),
+        let (error, report) = self.mailbox.with(|it| (it.error.clone(), it.report.clone()));
+        match error {
+            Some(error) => Err(Error::of_source(ErrorKind::PassFailed, error)),
             // A done pass leaves one or the other.
-            (None, None) => Err(Error::new(ErrorKind::Ended)),
+            None => report.ok_or_else(|| Error::new(ErrorKind::Ended)),
         }
     }
 
     /// Drops the handles' requests that no pass will use.
     pub(crate) fn drop_requests(&self) {
-        let mut mailbox = self.mailbox();
-        let unused = (mailbox.desired.take(), mem::take(&mut mailbox.changes));
-        let unanswered = mem::take(&mut mailbox.questions);
-        drop(mailbox);
+        let (_unused, unanswered) = self.mailbox.with(|it| {
+            let unused = (it.desired.take(), mem::take(&mut it.changes));
+            (unused, mem::take(&mut it.questions))
+        });
         drop(unanswered);
-        drop(unused);
     }
 
     fn with_retries(&self, statuses: Vec<(OpKey, DatedStatus)>) -> Vec<ObjectStatus> {
@@ -714,7 +763,7 @@ impl<S: Source> Shared<S> {
 
     /// Adds the last pass's error as the cause of a wait's error, if that pass could not run.
     fn with_cause(&self, error: Error) -> Error {
-        let cause = self.mailbox().error.clone();
+        let cause = self.mailbox.with(|it| it.error.clone());
         match (error.kind(), cause) {
             (kind @ (ErrorKind::PassFailed | ErrorKind::Timeout), Some(cause)) => {
                 Error::of_source(kind, cause)
@@ -742,9 +791,5 @@ impl<S: Source> Shared<S> {
             .collect();
         let objects = keys.into_iter().map(|key| (key, statuses.remove(&key)));
         Ok(Tried::of(revision, objects.collect()))
-    }
-
-    pub(crate) fn mailbox(&self) -> MutexGuard<'_, Mailbox<S>> {
-        lock(&self.mailbox)
     }
 }

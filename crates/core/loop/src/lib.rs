@@ -16,6 +16,7 @@ mod state;
 mod stats;
 mod trace;
 mod turns;
+mod watched;
 
 pub use config::Config;
 use trueup_sync as sync;

@@ -10,7 +10,7 @@ use futures_core::Stream;
 use trueup_reconcile::{OpKey, Status};
 
 use crate::board::Board;
-use crate::sync::{WakerId, after, now, wait_while};
+use crate::sync::{WakerId, after, now};
 use crate::{Error, ErrorKind, Revision};
 
 /// The status of an object that is not simply in place.
@@ -104,14 +104,14 @@ pub struct Events {
 
 impl Events {
     pub(crate) fn new(board: Arc<Board>) -> Events {
-        let next = board.lock().end_of_events();
+        let next = board.locked.with(|it| it.end_of_events());
         let waker = WakerId::default();
         Events { board, next, waker }
     }
 
     /// Returns the next event; `None` if there is none yet.
     pub fn try_next(&mut self) -> Option<Event> {
-        let (event, next) = self.board.lock().event(self.next)?;
+        let (event, next) = self.board.locked.with(|it| it.event(self.next))?;
         self.next = next;
         Some(event)
     }
@@ -122,17 +122,13 @@ impl Events {
     ///
     /// [`Timeout`](ErrorKind::Timeout); [`Ended`](ErrorKind::Ended).
     pub fn next_timeout(&mut self, timeout: Duration) -> Result<Event, Error> {
-        let next = self.next;
-        let locked = self.board.lock();
-        let locked = wait_while(&self.board.news, locked, after(now(), timeout), |locked| {
-            locked.event(next).is_none() && !locked.has_ended
-        });
-        match locked.event(next) {
-            Some((event, next)) => {
+        let answer = self.board.locked.wait(after(now(), timeout), |it| it.next(self.next));
+        match answer {
+            Some(Some((event, next))) => {
                 self.next = next;
                 Ok(event)
             }
-            None if locked.has_ended => Err(Error::new(ErrorKind::Ended)),
+            Some(None) => Err(Error::new(ErrorKind::Ended)),
             None => Err(Error::new(ErrorKind::Timeout)),
         }
     }
@@ -143,30 +139,18 @@ impl Stream for Events {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
         let this = self.get_mut();
-        // Cloned before the lock, and dropped after it.
-        let waker = context.waker().clone();
-        let mut locked = this.board.lock();
-        match locked.event(this.next) {
-            Some((event, next)) => {
-                this.next = next;
-                Poll::Ready(Some(event))
-            }
-            None if locked.has_ended => Poll::Ready(None),
-            None => {
-                let replaced = locked.wake(&mut this.waker, waker);
-                drop(locked);
-                drop(replaced);
-                Poll::Pending
-            }
-        }
+        let polled = this.board.locked.poll(&mut this.waker, context, |it| it.next(this.next));
+        polled.map(|answer| {
+            let (event, next) = answer?;
+            this.next = next;
+            Some(event)
+        })
     }
 }
 
 impl Drop for Events {
     fn drop(&mut self) {
-        let waker = self.board.lock().forget(&self.waker);
-        // After the lock, because a waker may own anything.
-        drop(waker);
+        self.board.locked.forget(&self.waker);
     }
 }
 

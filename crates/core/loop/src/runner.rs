@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::mem;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -158,11 +159,7 @@ impl Future for Stopped {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        if this.turns.poll_ended(&mut this.waker, context.waker().clone()) {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
+        this.turns.poll_ended(&mut this.waker, context)
     }
 }
 
@@ -201,13 +198,19 @@ impl Inner {
                 drop(due);
                 continue;
             };
-            let turn = AssertUnwindSafe(|| task.turn(due));
-            if !matches!(catch_unwind(turn), Ok(ControlFlow::Continue(()))) {
-                let ended = lock(&self.tasks).by_number.remove(&number);
-                // A panic does not affect other tasks.
-                drop(catch_unwind(AssertUnwindSafe(|| drop((ended, task)))));
-            }
+            let ended = match caught(|| task.turn(due)) {
+                Some(ControlFlow::Continue(())) => None,
+                _ => lock(&self.tasks).by_number.remove(&number),
+            };
+            // Another thread may have ended the task, so this may be the last reference.
+            caught(|| drop((ended, task)));
         }
         self.turns.thread_ended();
     }
+}
+
+/// Calls foreign code. `None` if it panicked: this does not affect other tasks.
+pub(crate) fn caught<T>(call: impl FnOnce() -> T) -> Option<T> {
+    // Dropping the panic's payload may panic, too.
+    catch_unwind(AssertUnwindSafe(call)).map_err(mem::forget).ok()
 }

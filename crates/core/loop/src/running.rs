@@ -1,16 +1,17 @@
 //! Runs a loop on its own thread, or on a runner's threads.
 
+use std::mem;
 use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use trueup_reconcile::Source;
 
 use crate::control::Control;
+use crate::runner::caught;
 use crate::sync::thread::{self, JoinHandle};
-use crate::sync::{Mutex, lock};
 use crate::turns::{Due, Member};
+use crate::watched::Watched;
 use crate::{Error, ErrorKind, Handle, Loop, Runner, Step, Task};
 
 /// A loop that runs on its own thread. Dropping this stops the loop without waiting for it, unless
@@ -133,9 +134,14 @@ type OnEnd = Box<dyn FnOnce(Result<(), Error>) + Send>;
 
 struct LoopTask<S: Source> {
     control: Arc<Control>,
-    /// `None` once it has ended.
-    running: Mutex<Option<(Loop<'static, S>, OnEnd)>>,
+    /// `None` during a turn, and once it has ended.
+    running: Watched<Option<Box<RunningLoop<S>>>>,
     _member: Member,
+}
+
+struct RunningLoop<S: Source> {
+    looped: Loop<'static, S>,
+    ended: OnEnd,
 }
 
 impl Runner {
@@ -161,8 +167,8 @@ impl Runner {
         let is_added = self.add_task(|member| {
             added.set_waker(member.waker());
             let control = added.control();
-            let running = Mutex::new(Some((added, Box::new(ended) as OnEnd)));
-            Arc::new(LoopTask { control, running, _member: member })
+            let running = Box::new(RunningLoop { looped: added, ended: Box::new(ended) });
+            Arc::new(LoopTask { control, running: Watched::new(Some(running)), _member: member })
         });
         if is_added { Ok(handle) } else { Err(Error::new(ErrorKind::Ended)) }
     }
@@ -172,31 +178,37 @@ impl<S: Source> Task for LoopTask<S>
 where
     Loop<'static, S>: Send,
 {
-    fn turn(&self, due: Due<'_>) -> ControlFlow<()> {
-        let mut running = lock(&self.running);
+    fn turn(&self, mut due: Due<'_>) -> ControlFlow<()> {
+        let Some(mut running) = self.running.with(Option::take) else {
+            return ControlFlow::Break(());
+        };
+        let looped = &mut running.looped;
         // A loop has one member.
-        for turn in due {
-            let Some((looped, _)) = &mut *running else {
-                break;
-            };
-            let result = match catch_unwind(AssertUnwindSafe(|| looped.turn(turn.is_readable()))) {
-                Ok(Step::Rest(rest)) if !rest.is_pass_due => {
+        for turn in &mut due {
+            let panicked = Err(Error::new(ErrorKind::Panicked));
+            let step = caught(|| match looped.turn(turn.is_readable()) {
+                Step::Rest(rest) if !rest.is_pass_due => {
                     looped.sleep(turn, rest);
-                    continue;
+                    None
                 }
-                Ok(Step::Ended(result)) => result,
-                Ok(_) => {
+                Step::Ended(result) => Some(result),
+                _ => {
                     turn.again();
-                    continue;
+                    None
                 }
-                Err(_panic) => Err(Error::new(ErrorKind::Panicked)),
+            });
+            let Some(result) = step.unwrap_or_else(|| Some(panicked.clone())) else {
+                continue;
             };
-            if let Some((looped, ended)) = running.take() {
-                drop(looped);
-                ended(result);
-            }
+            let RunningLoop { looped, ended } = *running;
+            let is_dropped = caught(|| drop(looped)).is_some();
+            ended(if is_dropped { result } else { panicked });
             return ControlFlow::Break(());
         }
+        let mut running = Some(running);
+        self.running.with(|it| mem::swap(it, &mut running));
+        // The next turn, which may be another thread's, begins here.
+        drop(due);
         ControlFlow::Continue(())
     }
 

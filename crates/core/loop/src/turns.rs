@@ -9,13 +9,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
-use std::task::{Wake, Waker};
+use std::task::{self, Context, Wake, Waker};
 use std::time::{Duration, Instant};
 use std::vec::Drain;
 
-use crate::sync::{
-    Condvar, Mutex, MutexGuard, Poller, WakerId, Wakers, lock, now, wait, wait_while,
-};
+use crate::sync::{Condvar, Mutex, MutexGuard, Poller, WakerId, lock, now, wait};
+use crate::watched::Watched;
 
 /// The longest sleep of a member whose descriptor the kernel refuses to poll.
 const POLL_RETRY: Duration = Duration::from_millis(100);
@@ -27,8 +26,8 @@ pub(crate) struct Turns {
     locked: Mutex<Locked>,
     /// Notified when a waiting thread may have something to do.
     work: Condvar,
-    /// Notified when a thread has ended.
-    ended: Condvar,
+    /// The number of threads that have not ended.
+    threads: Watched<usize>,
 }
 
 #[derive(Default)]
@@ -43,13 +42,9 @@ struct Locked {
     poll: Poll,
     /// The end of the last poll.
     polled_at: Option<Instant>,
-    /// The number of threads that have not ended.
-    threads: usize,
     /// The number of threads that wait to be notified.
     idle: usize,
     is_stopping: bool,
-    /// The tasks that wait for the end of the threads.
-    wakers: Wakers,
 }
 
 /// The state of polling for all members: idle, or by a thread until a time.
@@ -228,7 +223,7 @@ impl Turns {
             poller: Poller::new()?,
             locked: Mutex::default(),
             work: Condvar::new(),
-            ended: Condvar::new(),
+            threads: Watched::default(),
         }))
     }
 
@@ -335,43 +330,33 @@ impl Turns {
 
     /// Notes that a thread is about to take turns.
     pub(crate) fn thread_begins(&self) {
-        lock(&self.locked).threads += 1;
+        self.threads.with(|it| *it += 1);
     }
 
     /// Notes that a thread takes no further turn.
     pub(crate) fn thread_ended(&self) {
-        let mut locked = lock(&self.locked);
-        locked.threads -= 1;
-        let waiting = (locked.threads == 0).then(|| locked.wakers.take());
-        drop(locked);
-        self.ended.notify_all();
-        waiting.into_iter().flatten().for_each(Waker::wake);
+        self.threads.with(|it| *it -= 1);
+        self.threads.notify();
     }
 
     /// Waits for the end of the threads. Returns false if `until` came first.
     pub(crate) fn wait_ended(&self, until: Instant) -> bool {
-        wait_while(&self.ended, lock(&self.locked), until, |it| it.threads > 0).threads == 0
+        self.threads.wait(until, have_ended).is_some()
     }
 
-    /// Returns true if the threads have ended, or wakes the task once they have.
-    pub(crate) fn poll_ended(&self, id: &mut WakerId, waker: Waker) -> bool {
-        let mut locked = lock(&self.locked);
-        if locked.threads == 0 {
-            return true;
-        }
-        let replaced = locked.wakers.set(id, waker);
-        // After the lock, because a waker may own anything.
-        drop(locked);
-        drop(replaced);
-        false
+    /// Is ready once the threads have ended.
+    pub(crate) fn poll_ended(&self, id: &mut WakerId, context: &Context<'_>) -> task::Poll<()> {
+        self.threads.poll(id, context, have_ended)
     }
 
     /// Removes the waker of a task that no longer waits.
     pub(crate) fn forget(&self, id: &WakerId) {
-        let waker = lock(&self.locked).wakers.remove(id);
-        // After the lock, because a waker may own anything.
-        drop(waker);
+        self.threads.forget(id);
     }
+}
+
+fn have_ended(threads: &usize) -> Option<()> {
+    (*threads == 0).then_some(())
 }
 
 impl Waiting {

@@ -1,9 +1,13 @@
 //! An engine's handle, for the program and its operator.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
+
+use trueup_queue::{Rejected, Ticket};
 
 use super::approvals::ApprovalRequest;
 use super::flight::Phase;
@@ -90,17 +94,8 @@ impl<B: Backend> EngineHandle<B> {
     ) -> Result<T, Error> {
         let shared = Arc::clone(&self.0);
         let lane = shared.lane(object);
-        let ticket = self.0.queue.submit(lane, move || job(&shared)).map_err(|rejected| {
-            if rejected.is_closed() {
-                Error::ended()
-            } else {
-                Error::new(ErrorKind::Timeout, format!("not taken yet: {rejected}"))
-            }
-        })?;
-        let outcome = ticket.wait(self.0.config.start_wait).map_err(|error| {
-            let message = "the backend has not answered yet: ask again";
-            Error::new(ErrorKind::Timeout, message).with_source(error)
-        })?;
+        let ticket = self.0.queue.submit(lane, move || job(&shared)).map_err(not_taken)?;
+        let outcome = ticket.wait(self.0.config.start_wait).map_err(not_answered)?;
         outcome.done().unwrap_or_else(|| Err(Error::ended()))
     }
 
@@ -149,6 +144,53 @@ impl<B: Backend> EngineHandle<B> {
             }
             thread::sleep(left.min(self.0.config.poll));
         }
+    }
+
+    /// Returns the future of [`wait_job`](Self::wait_job), with its errors. The call itself submits
+    /// the job. The future needs no runtime, and has no time limit: take the runtime's.
+    /// [`Timeout`](ErrorKind::Timeout) means that too many jobs wait in the queue. If the future is
+    /// dropped, the job continues.
+    ///
+    /// ```
+    /// # use trueup_control::{Action, Backend, EngineHandle, Error};
+    /// # async fn both<B: Backend>(handle: &EngineHandle<B>, one: Action, other: Action)
+    /// # -> Result<(), Error> {
+    /// // Both jobs run at the same time, because the calls submit them.
+    /// let (one, other) = (handle.job_ended("one", &one), handle.job_ended("other", &other));
+    /// println!("{:?} {:?}", one.await?, other.await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn job_ended(
+        &self,
+        idempotency_key: &str,
+        action: &Action,
+    ) -> impl Future<Output = Result<JobState, Error>> + use<B> {
+        let handle = self.clone();
+        let (job, action) = (idempotency_key.to_owned(), action.clone());
+        let mut asked = handle.ask_later(&job, &action, Duration::ZERO);
+        async move {
+            loop {
+                match asked?.await {
+                    Ok(JobState::Waiting | JobState::Running { .. }) => {}
+                    answer => return answer,
+                }
+                asked = handle.ask_later(&job, &action, handle.0.config.poll);
+            }
+        }
+    }
+
+    /// Submits a job after a delay.
+    fn ask_later(&self, job: &str, action: &Action, delay: Duration) -> Result<Asked, Error> {
+        check_job_key(job)?;
+        self.0.recover()?;
+        self.0.check_request(job, action)?;
+        let object = self.object_of(job)?.unwrap_or_else(|| action.key.clone());
+        let (shared, job, action) = (Arc::clone(&self.0), job.to_owned(), action.clone());
+        let ask = move || shared.run_job(&job, action);
+        let queue = &self.0.queue;
+        let ticket = queue.submit_after(self.0.lane(&object), delay, ask).map_err(not_taken)?;
+        Ok(Asked { ticket, is_delayed: !delay.is_zero() })
     }
 
     /// Returns the actions that wait for an approval.
@@ -275,6 +317,45 @@ impl<B: Backend> EngineHandle<B> {
         self.0.request_pass();
         Ok(())
     }
+}
+
+/// The future of a submitted job's state.
+struct Asked {
+    ticket: Ticket<Result<JobState, Error>>,
+    is_delayed: bool,
+}
+
+impl Future for Asked {
+    type Output = Result<JobState, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let polled = Pin::new(&mut self.ticket).poll(context);
+        polled.map(|answered| {
+            let outcome = answered.map_err(not_answered)?;
+            outcome.done().unwrap_or_else(|| Err(Error::ended()))
+        })
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        // The job was submitted before, so this only asks for its state.
+        if self.is_delayed {
+            self.ticket.cancel();
+        }
+    }
+}
+
+fn not_taken<J>(rejected: Rejected<J>) -> Error {
+    match rejected.is_closed() {
+        true => Error::ended(),
+        false => Error::new(ErrorKind::Timeout, format!("not taken yet: {rejected}")),
+    }
+}
+
+fn not_answered(error: trueup_queue::Error) -> Error {
+    let message = "the backend has not answered yet: ask again";
+    Error::new(ErrorKind::Timeout, message).with_source(error)
 }
 
 /// Refuses an empty key, and a NUL: a step's key is the job's key, a NUL and the step's number.

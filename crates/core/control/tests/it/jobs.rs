@@ -55,6 +55,44 @@ fn sixty_four_threads_with_one_key_execute_once() {
 }
 
 #[test]
+fn a_task_waits_for_the_end_of_a_job() {
+    let sim = Sim::new();
+    sim.world().mode = Mode::Task(10);
+    let engine = sim.engine(fixed([]));
+    let handle = engine.handle();
+    // The clock stands still until the task has begun.
+    let advance_after = |starts| {
+        while sim.world().starts < starts {
+            thread::yield_now();
+        }
+        sim.advance(10);
+    };
+    let ended = handle.job_ended("k", &snapshot("a", "k"));
+    advance_after(1);
+    assert_eq!(smol::block_on(ended).unwrap(), JobState::Succeeded);
+    assert_eq!(sim.world().effects["k"], 1);
+    // Dropped or not, the call submits the job.
+    drop(handle.job_ended("d", &snapshot("d", "d")));
+    advance_after(2);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let again = handle.job_ended("d", &snapshot("d", "d"));
+    assert_eq!(runtime.block_on(async { again.await.unwrap() }), JobState::Succeeded);
+    assert_eq!(sim.world().effects["d"], 1);
+    let other = smol::block_on(handle.job_ended("k", &snapshot("b", "k"))).unwrap_err();
+    assert_eq!(other.kind(), ErrorKind::Invalid);
+    // The end of the engine ends the wait.
+    let never = handle.job_ended("n", &snapshot("n", "n"));
+    let waiting = thread::spawn(move || smol::block_on(never).unwrap_err().kind());
+    while sim.world().starts < 3 {
+        thread::yield_now();
+    }
+    drop(engine);
+    assert_eq!(waiting.join().unwrap(), ErrorKind::Ended);
+    let late = smol::block_on(handle.job_ended("l", &snapshot("l", "l"))).unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::Ended);
+}
+
+#[test]
 fn the_first_outcome_is_the_answer_also_of_a_failure_and_after_a_restart() {
     let sim = Sim::new();
     sim.world().mode = Mode::TaskFails(10);

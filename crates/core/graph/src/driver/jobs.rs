@@ -37,10 +37,20 @@ impl Task for Work {
                 return ControlFlow::Continue(());
             }
         }
+        let wakers = core.take_wakers();
         // Looking for a job can bring the graph to rest, by giving up a run that was to apply.
-        shared.wake_callers(&core);
+        shared.wake_callers(&mut core);
         shared.wake_worker(&mut core);
-        core.end_if_over()
+        let flow = core.end_if_over();
+        drop(core);
+        // A panic of a waker must end no task of the graph.
+        for waker in wakers {
+            let _ = catch(|| {
+                waker.wake();
+                Ok(())
+            });
+        }
+        flow
     }
 
     fn stop(&self) {
@@ -108,7 +118,7 @@ fn execute<'a>(
         Job::Write(records) => write(shared, &records),
     };
     core.executing -= 1;
-    shared.wake_callers(&core);
+    shared.wake_callers(&mut core);
     core
 }
 

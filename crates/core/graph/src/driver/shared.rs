@@ -1,8 +1,10 @@
 //! The state that a driver's threads and callers share.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use trueup_reconcile::Ledger;
@@ -12,7 +14,7 @@ use super::cell::{Cell, discard};
 use crate::error::ErrorKind;
 use crate::ports::Value;
 use crate::runner::Member;
-use crate::sync::{Condvar, Mutex, MutexGuard, lock, now};
+use crate::sync::{Condvar, Mutex, MutexGuard, WakerId, Wakers, lock, now};
 use crate::{Error, Record, RunId, State, VertexId};
 
 pub(super) struct Shared {
@@ -45,8 +47,12 @@ pub(super) struct Core {
     pub(super) named: BTreeMap<Arc<str>, Named>,
     /// The vertices that wait for events, by their members' numbers.
     pub(super) watched: BTreeMap<u64, (Arc<Cell>, Member)>,
-    /// The number of waiting callers.
+    /// The number of waiting threads.
     pub(super) waiting: usize,
+    /// The waiting tasks. A worker wakes them, without the lock.
+    pub(super) wakers: Wakers,
+    /// True if a task may wait.
+    pub(super) has_tasks: bool,
     pub(super) is_stopping: bool,
     /// The flag for runs that begin from now on. Runs that a pause interrupted keep theirs.
     pub(super) is_interrupted: Arc<AtomicBool>,
@@ -62,12 +68,12 @@ impl Shared {
     }
 
     /// Wakes the callers that wait for the graph to be at rest, if it is.
-    pub(super) fn wake_callers(&self, core: &Core) {
-        let state = &core.state;
-        let is_at_rest =
-            || state.is_idle() || state.is_quiesced() || state.converges_at().is_some();
-        if core.waiting > 0 && is_at_rest() {
+    pub(super) fn wake_callers(&self, core: &mut Core) {
+        if (core.waiting > 0 || core.has_tasks) && core.is_at_rest() {
             self.changed.notify_all();
+            if core.has_tasks {
+                core.waker.wake();
+            }
         }
     }
 
@@ -82,6 +88,12 @@ impl Shared {
     /// True if a worker waits for the lock and will look for jobs.
     pub(super) fn is_one_coming(&self) -> bool {
         self.coming.load(Ordering::SeqCst) > 0
+    }
+
+    /// Drops the ledger, once nothing is written any more.
+    pub(super) fn drop_ledger(&self) {
+        let ledger = lock(&self.ledger).take();
+        discard(ledger);
     }
 
     pub(super) fn begin_stop(&self) {
@@ -105,7 +117,84 @@ impl Drop for Shared {
         drop(core);
         values.into_values().for_each(discard);
         cells.into_iter().for_each(discard);
-        discard(lock(&self.ledger).take());
+        self.drop_ledger();
+    }
+}
+
+/// The condition that a call or a task waits for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Until {
+    Converged,
+    Idle,
+    Paused,
+}
+
+impl Core {
+    /// Returns the result of a wait; `None` while it goes on.
+    pub(super) fn answer(&self, until: Until) -> Option<Result<(), Error>> {
+        let is_reached = match until {
+            Until::Converged => self.state.is_converged(now()),
+            Until::Idle => self.executing == 0 && self.state.is_idle(),
+            Until::Paused => self.state.is_quiesced(),
+        };
+        match is_reached {
+            true => Some(Ok(())),
+            false => self.is_stopping.then(|| Err(stopped())),
+        }
+    }
+
+    fn is_at_rest(&self) -> bool {
+        let state = &self.state;
+        state.is_idle() || state.is_quiesced() || state.converges_at().is_some()
+    }
+
+    /// Takes the wakers of the tasks that should look again; wake them after the lock is released.
+    pub(super) fn take_wakers(&mut self) -> impl Iterator<Item = Waker> + use<> {
+        let are_due = self.has_tasks && (self.is_stopping || self.is_at_rest());
+        self.has_tasks &= !are_due;
+        are_due.then(|| self.wakers.take()).into_iter().flatten()
+    }
+}
+
+/// The future of a call that waits.
+pub(super) struct Waiting {
+    shared: Arc<Shared>,
+    until: Until,
+    waker: WakerId,
+}
+
+impl Waiting {
+    pub(super) fn new(shared: &Arc<Shared>, until: Until) -> Self {
+        Waiting { shared: Arc::clone(shared), until, waker: WakerId::default() }
+    }
+}
+
+impl Future for Waiting {
+    type Output = Result<(), Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        // Cloned before the lock, and dropped after it: a waker may own anything.
+        let waker = context.waker().clone();
+        let mut core = lock(&this.shared.core);
+        if let Some(answer) = core.answer(this.until) {
+            return Poll::Ready(answer);
+        }
+        let replaced = core.wakers.set(&mut this.waker, waker);
+        core.has_tasks = true;
+        if let Some(at) = core.state.converges_at() {
+            core.waker.wake_at(at);
+        }
+        drop(core);
+        drop(replaced);
+        Poll::Pending
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let waker = lock(&self.shared.core).wakers.remove(&self.waker);
+        drop(waker);
     }
 }
 

@@ -6,6 +6,7 @@ mod bad_values;
 mod crashes;
 mod driver;
 mod faults;
+mod futures;
 mod group_records;
 mod groups;
 mod inherited;

@@ -30,6 +30,8 @@ mod runner;
 mod sync;
 #[path = "../../../loop/src/turns.rs"]
 mod turns;
+#[path = "../../../loop/src/watched.rs"]
+mod watched;
 
 use sources::*;
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use shuttle::future::block_on;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::thread;
 use trueup_reconcile::{ErrorClass, MemoryLedger};
@@ -134,6 +135,32 @@ fn a_worker_that_sleeps_is_woken_for_an_earlier_time() {
         }
         driver.wait_converged(LONG).unwrap();
         driver.stop(LONG).unwrap();
+    });
+}
+
+/// As with threads: no wake-up of a task is lost, and the driver's end ends each wait.
+#[test]
+fn tasks_are_woken_when_the_graph_is_at_rest_or_the_driver_ends() {
+    check(|| {
+        let log = Log::default();
+        let vertices = ["a", "b"].map(|it| log.vertex(VertexSpec::new(it), it, false));
+        let driver = Arc::new(start(2, vertices));
+        let other = Arc::clone(&driver);
+        let waiting = thread::spawn(move || {
+            block_on(async {
+                other.converged().await.unwrap();
+                other.event("a").unwrap();
+                other.idle().await.unwrap();
+            });
+        });
+        block_on(driver.converged()).unwrap();
+        waiting.join().unwrap();
+        block_on(driver.paused()).unwrap();
+        driver.event("a").unwrap();
+        let never = driver.converged();
+        let waiting = thread::spawn(move || assert!(block_on(never).unwrap_err().is_stopped()));
+        block_on(driver.stopped());
+        waiting.join().unwrap();
     });
 }
 

@@ -4,6 +4,7 @@
 mod contract;
 mod costs;
 mod driver;
+mod foreign;
 mod hints;
 mod runner;
 mod runtimes;

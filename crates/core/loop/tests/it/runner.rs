@@ -97,6 +97,49 @@ fn a_panic_ends_its_own_loop() {
     runner.stop(LONG).unwrap();
 }
 
+/// The drop of a source, or of a request that is still waiting, may panic.
+#[test]
+fn a_panic_when_a_loop_is_dropped_leaves_no_caller_waiting() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("a drop that panics, as it is to");
+        }
+    }
+    let runner = runner(1);
+    for is_source in [true, false] {
+        let (go, wait) = channel::<()>();
+        let mut owned = is_source.then(|| Panics);
+        let (source, passes) = Scripted::new(move |given, _, _| {
+            // Captures it.
+            let _ = (&mut owned, wait.recv());
+            Ok(converged(given))
+        });
+        let (handle, ended) = add(&runner, source, quiet());
+        next(&passes);
+        let (waiting, asked) = (handle.ended(), handle.asked(|_| ()));
+        let mut events = handle.events();
+        if !is_source {
+            let owned = Panics;
+            handle.change(move |_| drop(owned)).unwrap();
+        }
+        handle.stop();
+        drop(go);
+        let error = ended.recv_timeout(LONG).unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Panicked);
+        handle.wait_ended(LONG).unwrap();
+        smol::block_on(waiting).unwrap();
+        assert!(events.next_timeout(LONG).unwrap_err().is_ended());
+        // It was answered before, or refused.
+        drop(smol::block_on(asked));
+    }
+    // The runner's thread goes on.
+    let (source, _passes) = keeping();
+    let (other, _) = add(&runner, source, quiet());
+    other.force(LONG).unwrap();
+    runner.stop(LONG).unwrap();
+}
+
 #[test]
 fn a_loop_is_added_again_once_its_scope_has_ended() {
     let runner = Arc::new(runner(1));

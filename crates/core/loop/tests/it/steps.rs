@@ -1,10 +1,13 @@
 //! A loop that a caller runs in steps.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Wake, Waker};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use trueup_loop::{Config, Loop, Step};
+use trueup_loop::{Config, Handle, Loop, Step};
 use trueup_reconcile::{Drained, Extent, Outcome, Subscribed};
 
 use crate::contract::sources::*;
@@ -214,5 +217,42 @@ fn a_pass_that_has_only_looked_is_due_again_after_a_while() {
         due(&mut looped);
         assert!(matches!(run(&mut looped, false), Step::Looked));
         next(&passes);
+        let rests = |it: Step| matches!(it, Step::Rest(rest) if !rest.is_pass_due);
+        assert!(rests(looped.poll(false)), "not at once");
+    }
+}
+
+/// The caller of single steps sleeps until the time of its last rest, or until it is woken.
+#[test]
+fn a_request_that_ends_a_pass_that_has_only_looked_wakes_the_driver() {
+    struct Count(AtomicUsize);
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let requests: [(&str, bool, fn(&Handle<Scripted>)); 6] = [
+        ("pause", true, |handle| drop(handle.paused())),
+        ("stop", true, Handle::stop),
+        ("set_desired", true, |handle| assert!(handle.set_desired(7).is_ok())),
+        ("change", true, |handle| assert!(handle.change(|it| *it = 7).is_ok())),
+        ("hint", false, |handle| handle.hint().unwrap()),
+        ("resume", false, |handle| handle.resume().unwrap()),
+    ];
+    for (name, ends, request) in requests {
+        let (source, _passes) = untidy();
+        let mut looped = looped(source, quiet().with_debounce(LONG));
+        let handle = looped.handle();
+        let wakes = Arc::new(Count(AtomicUsize::new(0)));
+        looped.set_waker(Waker::from(Arc::clone(&wakes)));
+        due(&mut looped);
+        assert!(matches!(run(&mut looped, false), Step::Looked));
+        assert!(matches!(looped.poll(false), Step::Rest(_)));
+        let before = wakes.0.load(Ordering::Relaxed);
+        request(&handle);
+        let woken = wakes.0.load(Ordering::Relaxed) - before;
+        assert_eq!(woken, usize::from(ends), "{name}");
+        looped.poll(false);
+        assert_eq!(handle.last_report().is_some(), ends, "{name}");
     }
 }

@@ -37,6 +37,8 @@ mod sync;
 mod trace;
 #[path = "../../src/turns.rs"]
 mod turns;
+#[path = "../../src/watched.rs"]
+mod watched;
 
 pub use driver::{Loop, LoopView, Rest, Step};
 pub use error::{Error, ErrorKind};

@@ -1,6 +1,10 @@
 //! Properties that hold in every interleaving of the threads.
 
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::task::{Wake, Waker};
+use std::time::Duration;
 
 use shuttle::future::block_on;
 use shuttle::rand::{Rng as _, thread_rng};
@@ -8,8 +12,8 @@ use shuttle::thread;
 
 use trueup_reconcile::Report as _;
 
-use crate::source::{LONG, WRONG, check, make, start};
-use crate::{ErrorKind, Revision, sync};
+use crate::source::{LONG, Noting, WRONG, check, make, start};
+use crate::{Due, ErrorKind, Handle, Member, Revision, Runner, Step, Task, sync};
 
 /// The number of interleavings tried for each model.
 const ORDERS: usize = 1_000;
@@ -382,6 +386,108 @@ fn a_loop_that_is_dropped_leaves_no_caller_waiting() {
         });
         drop(it);
         waiting.join().unwrap();
+    });
+}
+
+/// The turn of a wake-up may begin before the runner has the task, and end after it.
+#[test]
+fn a_task_that_is_woken_before_it_is_added_runs() {
+    struct Runs {
+        count: sync::Mutex<u32>,
+        changed: sync::Condvar,
+    }
+    struct Counting(Arc<Runs>, Member);
+    impl Task for Counting {
+        fn turn(&self, _: Due<'_>) -> ControlFlow<()> {
+            *sync::lock(&self.0.count) += 1;
+            self.0.changed.notify_all();
+            ControlFlow::Break(())
+        }
+
+        fn stop(&self) {}
+    }
+    check(ORDERS, || {
+        let runner = Runner::start("tasks", NonZeroUsize::MIN).unwrap();
+        let runs = Arc::new(Runs { count: sync::Mutex::new(0), changed: sync::Condvar::new() });
+        let is_added = runner.add_task(|member| {
+            member.wake();
+            thread::yield_now();
+            Arc::new(Counting(Arc::clone(&runs), member))
+        });
+        assert!(is_added);
+        let mut count = sync::lock(&runs.count);
+        while *count == 0 {
+            count = sync::wait(&runs.changed, count);
+        }
+        drop(count);
+        runner.stop(LONG).unwrap();
+    });
+}
+
+/// A driver of single steps sleeps until it is woken, also with an open pass that only looked. Its
+/// waker uses the locks of the loop.
+#[test]
+fn each_request_that_ends_a_look_wakes_a_driver_whose_waker_calls_the_loop() {
+    struct Calls {
+        handle: Handle<Noting>,
+        is_woken: sync::Mutex<bool>,
+        woken: sync::Condvar,
+    }
+    impl Wake for Calls {
+        fn wake(self: Arc<Self>) {
+            drop((self.handle.stats(), self.handle.last_report(), self.handle.exceptions()));
+            *sync::lock(&self.is_woken) = true;
+            self.woken.notify_one();
+        }
+    }
+    check(ORDERS, || {
+        let (it, seen, _) = make(false);
+        let handle = it.handle();
+        let mut it = it.on_report(move |_, _| {
+            let mut seen = seen.lock().unwrap();
+            seen.over = seen.begun;
+        });
+        let calls = Arc::new(Calls {
+            handle: it.handle(),
+            is_woken: sync::Mutex::new(false),
+            woken: sync::Condvar::new(),
+        });
+        it.set_waker(Waker::from(Arc::clone(&calls)));
+        let driver = thread::spawn(move || {
+            let mut step = it.poll(false);
+            loop {
+                step = match step {
+                    Step::Ended(result) => return result.unwrap(),
+                    Step::Rest(rest) if rest.is_pass_due => {
+                        it.pass(thread_rng().r#gen(), false, &|| true, &|_| true)
+                    }
+                    Step::Rest(rest) => {
+                        // Only a wake-up comes before the time to look again.
+                        let near = sync::now() + Duration::from_secs(1);
+                        let until = rest.until.filter(|at| *at < near).unwrap_or(near + LONG);
+                        let is_woken = sync::lock(&calls.is_woken);
+                        let is_asleep = |is_woken: &bool| !is_woken;
+                        *sync::wait_while(&calls.woken, is_woken, until, is_asleep) = false;
+                        it.poll(false)
+                    }
+                    Step::Passed | Step::Looked => it.poll(false),
+                }
+            }
+        });
+        let declaring = {
+            let handle = handle.clone();
+            thread::spawn(move || {
+                handle.set_desired(1).unwrap();
+                handle.change(|desired| *desired += 1).unwrap();
+            })
+        };
+        handle.pause(LONG).unwrap();
+        handle.resume().unwrap();
+        assert_eq!(handle.ask(|view| *view.scope, LONG).unwrap(), ());
+        declaring.join().unwrap();
+        handle.stop();
+        handle.wait_ended(LONG).unwrap();
+        driver.join().unwrap();
     });
 }
 

@@ -48,11 +48,17 @@ pub(crate) struct Noting {
 pub(crate) struct Pass {
     pub(crate) number: u32,
     pub(crate) desired: u32,
+    /// True if it only looked, and would have written.
+    has_looked: bool,
 }
 
 impl Report for Pass {
     fn converged(&self) -> bool {
-        self.desired != WRONG
+        self.desired != WRONG && !self.has_looked
+    }
+
+    fn is_truncated(&self) -> bool {
+        self.has_looked
     }
 
     /// One op always fails, so there is something to retry.
@@ -82,6 +88,9 @@ impl Source for Noting {
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Pass, LedgerError> {
         let PassInput { desired, ledger, limits, .. } = input;
         let _ = limits.should_continue();
+        if limits.ops() == 0 {
+            return Ok(Pass { number: 0, desired: *desired, has_looked: true });
+        }
         let number = {
             let mut seen = self.seen.lock().unwrap();
             let earlier = ledger.owned()?.len();
@@ -103,7 +112,7 @@ impl Source for Noting {
         let key = number.to_be_bytes().to_vec();
         ledger.commit_outcomes(BTreeMap::from([(key, Claim::Ours(Vec::new()))]))?;
         let _ = limits.backoff(OpKey(0));
-        Ok(Pass { number, desired: *desired })
+        Ok(Pass { number, desired: *desired, has_looked: false })
     }
 
     fn subscribe(&mut self, (): &(), _: Hints) -> Subscribed<(), LedgerError> {

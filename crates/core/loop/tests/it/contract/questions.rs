@@ -125,18 +125,27 @@ fn a_question_that_panics_ends_the_loop() {
 }
 
 #[test]
-fn no_more_questions_wait_than_1024() {
+fn no_more_questions_wait_than_1024_and_a_withdrawn_one_frees_its_place() {
     let (source, _passes) = keeping();
     let it = looped(source, quiet());
     let handle = it.handle();
-    for _ in 0..1024 {
-        let late = handle.ask(|_| (), Duration::ZERO).unwrap_err();
-        assert!(late.is_timeout());
+    // A caller that times out withdraws its question, as a dropped future does.
+    for _ in 0..2_000 {
+        assert!(handle.ask(|_| (), Duration::ZERO).unwrap_err().is_timeout());
+        drop(handle.asked(|_| ()));
     }
+    let (call, called) = channel::<()>();
+    let question = |at| handle.asked(move |_| at);
+    let mut asked: Vec<_> = (0..1023).map(question).collect();
+    let withdrawn = handle.asked(move |_| call.send(()));
+    assert!(handle.ask(|_| (), Duration::ZERO).unwrap_err().is_full());
+    drop(withdrawn);
+    assert!(called.recv().is_err(), "its captures are dropped at once");
+    asked.push(question(1023));
     assert!(handle.ask(|_| (), Duration::ZERO).unwrap_err().is_full());
     let running = it.spawn("it").unwrap();
-    // The first pass is over, and so are the questions before it.
-    handle.force(LONG).unwrap();
-    handle.ask(|_| (), LONG).unwrap();
+    for (at, asked) in asked.into_iter().enumerate() {
+        assert_eq!(smol::block_on(asked).unwrap(), at);
+    }
     running.stop(LONG).unwrap();
 }

@@ -1,0 +1,109 @@
+//! The futures of a driver, under runtimes that do not know them.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+use trueup_graph::{Config, Driver, Error, Failure, Verdict, VertexSpec};
+use trueup_reconcile::{ErrorClass, MemoryLedger};
+
+use crate::support::{BOUND, Gate, counted, start, until, vertex};
+
+/// Waits for each state of a driver, one after the other.
+async fn wait_for_all(driver: Driver, count: Arc<AtomicUsize>) -> Result<(), Error> {
+    driver.converged().await?;
+    let before = count.load(Ordering::SeqCst);
+    driver.paused().await?;
+    driver.event("a")?;
+    driver.paused().await?;
+    assert_eq!(count.load(Ordering::SeqCst), before);
+    driver.resume();
+    driver.converged().await?;
+    assert!(count.load(Ordering::SeqCst) > before);
+    driver.event("a")?;
+    driver.idle().await?;
+    driver.stopped().await;
+    assert!(driver.idle().await.map_or_else(|error| error.is_stopped(), |()| true));
+    driver.stopped().await;
+    Ok(())
+}
+
+fn counting() -> (Driver, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let vertices = ["a", "b"].map(|it| counted(VertexSpec::new(it), &count));
+    // Long enough that the graph is at rest before it counts as converged.
+    let config = Config::new(2.try_into().unwrap()).with_quiet(Duration::from_millis(50));
+    let driver = Driver::start(config, vertices, Box::new(MemoryLedger::default())).unwrap();
+    (driver, count)
+}
+
+#[test]
+fn tasks_wait_for_a_driver_under_smol_and_tokio() {
+    let (driver, count) = counting();
+    smol::block_on(wait_for_all(driver, count)).unwrap();
+    let (driver, count) = counting();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(wait_for_all(driver, count)).unwrap();
+}
+
+#[test]
+fn the_end_of_a_driver_ends_every_future() {
+    for is_stopped in [true, false] {
+        let gate = Gate::default();
+        let inner = gate.clone();
+        let run = move |_: &_, _| {
+            inner.pass();
+            Err(Failure::new(ErrorClass::Invalid, "as it is to"))
+        };
+        let driver = start(1, [vertex(VertexSpec::new("a"), run)]);
+        gate.wait_for(1);
+        let waiting = [driver.converged(), driver.converged(), driver.converged()];
+        let [never, dropped, mut polled] = waiting.map(Box::pin);
+        assert!(polled.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let waiting = std::thread::spawn(move || smol::block_on(never));
+        drop((dropped, polled));
+        let stopped = is_stopped.then(|| driver.stopped());
+        drop(driver);
+        gate.open();
+        assert!(waiting.join().unwrap().unwrap_err().is_stopped());
+        smol::block_on(async {
+            if let Some(stopped) = stopped {
+                stopped.await;
+            }
+        });
+    }
+}
+
+/// It uses the driver's lock, and then panics.
+#[test]
+fn a_waker_may_call_the_driver_and_panic() {
+    struct Calls(Driver, AtomicUsize);
+    impl Wake for Calls {
+        fn wake(self: Arc<Self>) {
+            drop((self.0.snapshot(), self.0.is_converged()));
+            self.1.fetch_add(1, Ordering::SeqCst);
+            panic!("a waker that panics, as it is to");
+        }
+    }
+    let gate = Gate::default();
+    let inner = gate.clone();
+    let run = move |_: &_, _| {
+        inner.pass();
+        Ok(Verdict::InPlace)
+    };
+    let driver = start(1, [vertex(VertexSpec::new("a"), run)]);
+    gate.wait_for(1);
+    let calls = Arc::new(Calls(driver, AtomicUsize::new(0)));
+    let mut idle = pin!(calls.0.idle());
+    let waker = Waker::from(Arc::clone(&calls));
+    assert!(idle.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    gate.open();
+    until("it is woken", || calls.1.load(Ordering::SeqCst) > 0);
+    smol::block_on(idle).unwrap();
+    // The graph goes on.
+    calls.0.event("a").unwrap();
+    calls.0.wait_converged(BOUND).unwrap();
+    calls.0.stop(BOUND).unwrap();
+}
