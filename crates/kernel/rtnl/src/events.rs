@@ -78,10 +78,10 @@ impl Events {
     /// Records the start of a pass's read of a part, or of everything. Objects that are dirty in it
     /// so far need no other pass. Returns the dirty objects.
     pub(crate) fn begin_read(&mut self, part: Option<&DirtyPart>) -> DirtySet {
-        let Ok(drained) = self.drain_monitor() else {
+        if self.drain_monitor().is_err() {
             // The driver receives the error itself.
             return DirtySet::everything();
-        };
+        }
         let dirty = self.monitor.take_dirty();
         // The read settles older ones, too.
         let earlier = std::mem::take(&mut self.unread);
@@ -90,7 +90,7 @@ impl Events {
             let outside = part.outside(dirty.clone());
             if !outside.is_empty() {
                 self.unread.extend(outside);
-                self.deliver(drained);
+                self.deliver(Drained::Hint);
             }
         }
         dirty
@@ -100,10 +100,10 @@ impl Events {
     /// exist: the kernel announces some without the writer's port. All others are left to the next
     /// pass.
     pub(crate) fn forget_own(&mut self, done: &Plan, there: &[Object]) {
-        let (drained, mut dirty) = match self.drain_monitor() {
-            Ok(drained) => (drained, self.monitor.take_dirty()),
+        let mut dirty = match self.drain_monitor() {
+            Ok(_) => self.monitor.take_dirty(),
             // The driver receives the error itself.
-            Err(_) => (Drained::Hint, DirtySet::everything()),
+            Err(_) => DirtySet::everything(),
         };
         if dirty.is_empty() {
             return;
@@ -132,7 +132,7 @@ impl Events {
         });
         if !dirty.is_empty() {
             self.unread.extend(dirty);
-            self.deliver(drained);
+            self.deliver(Drained::Hint);
         }
     }
 
