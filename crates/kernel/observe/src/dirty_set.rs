@@ -1,6 +1,6 @@
 //! [`DirtySet`]: the names of objects that may have changed since the last read. Events can be
-//! wrong in either direction, so a dirty set lists objects to read again, and says nothing about
-//! their state.
+//! wrong in either direction, so a dirty set lists objects to read again. Only
+//! [`DirtySet::objects`] has states, as they were announced.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -82,17 +82,18 @@ impl Events {
             // The driver receives the error itself.
             return DirtySet::everything();
         }
-        let dirty = self.monitor.take_dirty();
+        let mut dirty = self.monitor.take_dirty();
         // The read settles older ones, too.
         let earlier = std::mem::take(&mut self.unread);
         if let Some(part) = part {
-            self.unread = part.outside(earlier);
+            self.unread = part.outside(earlier.clone());
             let outside = part.outside(dirty.clone());
             if !outside.is_empty() {
                 self.unread.extend(outside);
                 self.deliver(Drained::Hint);
             }
         }
+        dirty.extend(earlier);
         dirty
     }
 

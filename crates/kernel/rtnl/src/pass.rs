@@ -349,8 +349,8 @@ impl<'a> Pass<'a> {
                 || self.moves_neighbour(&next.plan))
     }
 
-    /// Returns true if a plan deletes a neighbour that is declared on another device. It stays until
-    /// it can be there, which only a plan over everything shows.
+    /// Returns true if a plan deletes a neighbour that is to move to another device. It stays until it
+    /// can be there, which only a plan over everything shows.
     fn moves_neighbour(&self, plan: &Plan) -> bool {
         let deletes = plan.ops.iter().filter(|op| op.action == Action::Delete);
         let mut going = deletes.filter_map(|op| <&Neighbour>::try_from(&op.object).ok()).peekable();
@@ -361,7 +361,8 @@ impl<'a> Pass<'a> {
         let interfaces = before.interfaces(&self.wanted);
         going.any(|neighbour| {
             let on = |dev: &IfName| NeighbourKey::new(*dev, neighbour.dst, neighbour.proxy);
-            interfaces.iter().any(|dev| declared.contains(&on(dev)))
+            let moves = |key: &NeighbourKey<IfName>| declared.contains(key) && before.may_lack(key);
+            interfaces.iter().any(|dev| moves(&on(dev)))
         })
     }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use trueup_net::internal::{Announced, ObjectTracker, RouteDependencies, Tracker};
 use trueup_net::{
-    Address, Desired, Dev, Devices, IfName, Kind, Kinds, Link, Neighbour, NextHops, Nexthop,
-    NexthopMode, Object, ObjectKey, ObjectKind, Observed, OfKind, Policy, Route, RouteKey, Routes,
-    Rule, each_kind,
+    Address, Desired, Dev, Devices, IfName, Kind, Kinds, Link, Neighbour, NeighbourKey, NextHops,
+    Nexthop, NexthopMode, Object, ObjectKey, ObjectKind, Observed, OfKind, Policy, Route, RouteKey,
+    Routes, Rule, each_kind,
 };
 use trueup_observe::{DirtySet, WatchScope};
 use trueup_reconcile::OpKey;
@@ -266,6 +266,16 @@ impl Baseline {
         let mut names = wanted.device_names();
         names.extend(&self.relevant);
         names
+    }
+
+    /// Returns true if a neighbour may not be in place: its device is missing, it is to be planned,
+    /// or it was left undone.
+    pub(super) fn may_lack(&self, key: &NeighbourKey<IfName>) -> bool {
+        let on = self.devices.dev(&key.dev).zip(self.objects.as_ref());
+        on.is_none_or(|(dev, objects)| {
+            let key = ObjectKey::Neighbour(NeighbourKey::new(dev, key.dst, key.proxy));
+            objects.states.there(&key).is_some()
+        })
     }
 
     /// Takes in the due objects, and has the trackers plan for those that they know. Returns the

@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_net::internal::{DumpMatcher, Resolution};
 use trueup_net::{
-    Desired, Family, IfName, Kind, Kinds, Link, LinkStatus, Object, ObjectKind, Observed, OfKind,
-    Policy, Route, RouteKey, Routes, each_kind,
+    Desired, Family, IfName, Kind, Kinds, Link, LinkStatus, Object, ObjectKey, ObjectKind,
+    Observed, OfKind, Policy, Route, RouteKey, Routes, each_kind,
 };
-use trueup_observe::{Incomplete, Observer, ReadScope, Snapshot};
+use trueup_observe::{Incomplete, Observer, ReadScope, SingleRead, Snapshot};
 
 use super::foreign::{ENODEV, ForeignKeys, scope_of_keys};
 use super::mode::{Keys, Read};
@@ -39,7 +39,7 @@ impl Pass<'_> {
     /// mode will do.
     pub(super) fn observe(&mut self) -> Result<Option<Observation>, Error> {
         if self.mode.read == Read::Nothing {
-            return Ok(self.known());
+            return self.known();
         }
         let observation = match self.read() {
             // A device of the part is gone.
@@ -57,26 +57,39 @@ impl Pass<'_> {
     }
 
     /// Returns the kernel's known state on single objects' keys, with the baseline's links, none of
-    /// which has changed.
-    fn known(&mut self) -> Option<Observation> {
-        let (keys, baseline) = self.mode.keys.objects().zip(self.baseline.as_mut())?;
+    /// which has changed. `None` if the kernel has something else.
+    fn known(&mut self) -> Result<Option<Observation>, Error> {
+        let Some((keys, baseline)) = self.mode.keys.objects().zip(self.baseline.as_mut()) else {
+            return Ok(None);
+        };
         let mut snapshot = Snapshot::default();
         if !keys.routes.is_empty() {
-            let states = &baseline.tracker.as_ref()?.states;
-            snapshot.observed.routes =
-                keys.routes.iter().filter_map(|key| states.there(key)).flatten().cloned().collect();
+            let Some(tracker) = &baseline.tracker else {
+                return Ok(None);
+            };
+            let there = keys.routes.iter().filter_map(|key| tracker.states.there(key));
+            snapshot.observed.routes = there.flatten().cloned().collect();
             snapshot.mark_read(Kind::Route, None);
         }
         for key in &keys.others {
-            let tracker = baseline.objects.as_ref()?;
+            let Some(tracker) = &baseline.objects else {
+                return Ok(None);
+            };
             for object in tracker.rows(key, self.desired, &keys.devices, &self.policy) {
+                // The kernel does not announce that a neighbour has got another protocol.
+                if let ObjectKey::Neighbour(_) = key
+                    && self.observer.single(&object, &baseline.links)?
+                        != SingleRead::Found(object.clone())
+                {
+                    return Ok(None);
+                }
                 add_object(&mut snapshot.observed, object);
             }
             snapshot.mark_read(key.kind(), None);
         }
         snapshot.observed.links = std::mem::take(&mut baseline.links);
         snapshot.mark_read(Kind::Link, None);
-        Some(Observation { snapshot, ..Observation::default() })
+        Ok(Some(Observation { snapshot, ..Observation::default() }))
     }
 
     /// Reads the objects on the keys.

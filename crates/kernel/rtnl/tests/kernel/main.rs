@@ -124,6 +124,7 @@ trueup_testkit::kernel_tests![
     single::a_neighbour_stays_until_its_new_device_exists,
     single::a_rule_that_came_back_by_itself_is_no_loss,
     single::what_goes_while_no_announcement_arrives_is_made_again,
+    single::a_neighbour_that_silently_became_anothers_is_not_changed,
     single::what_was_kept_for_another_writers_neighbour_goes_after_it,
     single::a_route_does_not_wait_for_an_address_that_it_does_not_need,
     order::addresses_before_and_after_their_link_comes_up_are_alike,

@@ -333,6 +333,26 @@ pub(crate) fn a_route_does_not_wait_for_an_address_that_it_does_not_need() {
     single.is_in_place_after_a_full_pass();
 }
 
+// fact 72
+pub(crate) fn a_neighbour_that_silently_became_anothers_is_not_changed() {
+    let mut single = Single::settled();
+    let [removed, changed] = [50, 52].map(|number| neighbour(number, 1));
+    for dst in [removed.dst, changed.dst].map(|dst| dst.to_string()) {
+        let same = ["lladdr", "02:00:00:00:00:01", "dev", "up0", "protocol", "static"];
+        ip(&[&["neigh", "replace", &dst][..], &same].concat());
+    }
+    assert_eq!(single.agent.source.drain().unwrap(), Drained::Nothing);
+    let declared = single.agent.desired.neighbours.as_mut().unwrap();
+    declared.remove(&removed.canonical_key());
+    declared.insert(neighbour(52, 2));
+    for extent in [Extent::Dirty, Extent::Dirty, Extent::Everything] {
+        let report = single.agent.pass(extent);
+        assert_eq!(report.conflicts().len(), 1, "{}", describe(&report));
+        assert_eq!(neighbours("proto static"), 2, "{}", describe(&report));
+        assert_eq!(neighbours("02:00:00:00:00:02"), 0, "{}", describe(&report));
+    }
+}
+
 /// The last address of a device takes its neighbours along, so it stays for another writer's.
 pub(crate) fn what_was_kept_for_another_writers_neighbour_goes_after_it() {
     ip_batch([
