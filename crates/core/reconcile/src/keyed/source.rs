@@ -205,8 +205,11 @@ impl<B: Backend> Source for Keyed<B> {
         // The driver drains after the pass. It then learns that the subscription has ended, and
         // subscribes again.
         let mut ended = None;
+        let was_subscribed = self.is_subscribed;
+        // Without a subscription, an error says nothing new, and the pass looks at everything.
         if self.ended.is_none()
             && let Err(error) = self.take_events()
+            && was_subscribed
         {
             ended = Some(format!("the events have ended: {error}"));
             self.ended = Some(error);

@@ -34,6 +34,10 @@ struct Texts<const O: u8> {
     events: BTreeSet<u32>,
     /// The error of the next drain.
     ends: Option<io::Error>,
+    /// Each drain fails.
+    is_deaf: bool,
+    /// Each subscription fails.
+    is_refusing: bool,
     /// The keys of each observation.
     asked: Vec<usize>,
     changes: Vec<(&'static str, u32)>,
@@ -105,12 +109,16 @@ impl<const O: u8> Backend for Texts<O> {
 
     fn drain(&mut self) -> io::Result<Events<u32>> {
         match self.ends.take() {
+            None if self.is_deaf => Err(io::Error::other("no events")),
             Some(error) => Err(error),
             None => Ok(Events::Keys(std::mem::take(&mut self.events))),
         }
     }
 
     fn subscribe(&mut self, (): &(), _: Hints) -> Subscribed<(), io::Error> {
+        if self.is_refusing {
+            return Subscribed::Failed(io::Error::other("no events"));
+        }
         Subscribed::Active(())
     }
 
@@ -282,6 +290,30 @@ fn the_end_of_a_subscription_that_a_pass_meets_reaches_the_driver() {
     assert_eq!(source.drain().unwrap(), Drained::Nothing);
     let report = pass(&mut source, &mut ledger, &desired, dirty());
     assert_eq!((report.converged(), report.coverage()), (true, EventCoverage::Everything));
+}
+
+#[test]
+fn a_source_whose_events_have_ended_converges_without_them() {
+    let (mut source, mut ledger) = new::<BY_VALUE>();
+    source.backend.is_deaf = true;
+    let desired = declared(&[(1, "one"), (2, "two")]);
+    // A program that applies once does not subscribe.
+    assert!(pass(&mut source, &mut ledger, &desired, full()).converged());
+    assert!(source.subscribe(&(), Hints::new(|| {})).is_active());
+    assert_eq!(source.drain().unwrap_err().to_string(), "no events");
+    for limits in [full(), dirty(), dirty()] {
+        source.backend.texts.remove(&2);
+        let report = pass(&mut source, &mut ledger, &desired, limits);
+        assert_eq!((report.trouble(), report.converged()), (&[][..], true));
+        assert_eq!((source.backend.texts.len(), report.coverage()), (2, EventCoverage::Nothing));
+        pass_time(Duration::from_secs(1_000)); // no contention
+    }
+    // Later subscriptions fail.
+    source.backend.is_refusing = true;
+    for _ in 0..2 {
+        assert!(!source.subscribe(&(), Hints::new(|| {})).is_active());
+        assert!(pass(&mut source, &mut ledger, &desired, full()).converged());
+    }
 }
 
 #[test]
