@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::panic::resume_unwind;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,6 +39,9 @@ struct Texts<const O: u8> {
     is_deaf: bool,
     /// Each subscription fails.
     is_refusing: bool,
+    subscriptions: usize,
+    /// The events' descriptor.
+    bell: Option<OwnedFd>,
     /// The keys of each observation.
     asked: Vec<usize>,
     changes: Vec<(&'static str, u32)>,
@@ -119,7 +123,12 @@ impl<const O: u8> Backend for Texts<O> {
         if self.is_refusing {
             return Subscribed::Failed(io::Error::other("no events"));
         }
+        self.subscriptions += 1;
         Subscribed::Active(())
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.bell.as_ref().map(|bell| bell.as_fd())
     }
 
     fn reports_every_change(&self) -> bool {
@@ -271,6 +280,7 @@ fn what_is_stored_otherwise_is_put_off_and_tried_again_in_a_pass_over_everything
 #[test]
 fn the_end_of_a_subscription_that_a_pass_meets_reaches_the_driver() {
     let (mut source, mut ledger) = new::<BY_VALUE>();
+    source.backend.bell = Some(io::pipe().unwrap().0.into());
     let desired = declared(&[(1, "one"), (2, "two")]);
     assert!(source.subscribe(&(), Hints::new(|| {})).is_active());
     for _ in 0..2 {
@@ -283,8 +293,13 @@ fn the_end_of_a_subscription_that_a_pass_meets_reaches_the_driver() {
     assert_eq!(source.backend.texts.len(), 2, "the pass looks at everything");
     assert_eq!(report.trouble(), ["the events have ended: the socket is closed"]);
     assert_eq!((report.converged(), report.coverage()), (false, EventCoverage::Nothing));
-    // Another pass does not take the error from the driver.
-    assert!(pass(&mut source, &mut ledger, &desired, full()).converged());
+    // Other passes do not take the error from the driver, and look at everything until then.
+    for limits in [full(), dirty(), dirty()] {
+        pass_time(Duration::from_secs(1_000)); // no contention
+        source.backend.texts.remove(&2);
+        let report = pass(&mut source, &mut ledger, &desired, limits);
+        assert_eq!((report.converged(), source.backend.texts.len()), (true, 2));
+    }
     assert_eq!(source.drain().unwrap_err().to_string(), "the socket is closed");
     assert!(source.subscribe(&(), Hints::new(|| {})).is_active());
     assert_eq!(source.drain().unwrap(), Drained::Nothing);
@@ -293,8 +308,34 @@ fn the_end_of_a_subscription_that_a_pass_meets_reaches_the_driver() {
 }
 
 #[test]
+fn a_pass_renews_a_subscription_without_a_descriptor() {
+    let (mut source, mut ledger) = new::<BY_VALUE>();
+    let desired = declared(&[(1, "one"), (2, "two")]);
+    assert!(source.subscribe(&(), Hints::new(|| {})).is_active());
+    assert!(pass(&mut source, &mut ledger, &desired, full()).converged());
+    let mut end = |is_refusing| {
+        source.backend.ends = Some(io::Error::other("the thread has died"));
+        source.backend.is_refusing = is_refusing;
+        source.backend.texts.remove(&2); // without an event
+        pass_time(Duration::from_secs(1_000)); // no contention
+        let report = pass(&mut source, &mut ledger, &desired, dirty());
+        assert_eq!(source.backend.texts.len(), 2, "the pass looks at everything");
+        let it = (report.trouble().to_vec(), report.converged(), report.coverage());
+        (it, source.backend.subscriptions)
+    };
+    let renewed = (vec![], true, EventCoverage::Everything);
+    assert_eq!(end(false), (renewed.clone(), 2));
+    // If that fails, the pass reports it once, and each later one tries again.
+    let trouble = vec!["the events have ended: the thread has died".to_owned()];
+    assert_eq!(end(true), ((trouble, false, EventCoverage::Nothing), 2));
+    assert_eq!(end(true), ((vec![], true, EventCoverage::Nothing), 2));
+    assert_eq!(end(false), (renewed, 3));
+}
+
+#[test]
 fn a_source_whose_events_have_ended_converges_without_them() {
     let (mut source, mut ledger) = new::<BY_VALUE>();
+    source.backend.bell = Some(io::pipe().unwrap().0.into());
     source.backend.is_deaf = true;
     let desired = declared(&[(1, "one"), (2, "two")]);
     // A program that applies once does not subscribe.
