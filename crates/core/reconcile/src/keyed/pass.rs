@@ -127,7 +127,11 @@ impl<B: Backend> Pass<'_, B> {
             let before = record.and_then(|record| record.ours.as_ref());
             let ours = match (self.records.open.get(key), B::OWNERSHIP) {
                 (_, Ownership::Marker) => None,
-                (Some(to), _) => settle::<B>(before, before, to.as_ref(), now),
+                (Some(to), _) => {
+                    let deletes = record.and_then(|record| record.deletes);
+                    let is_unchanged = deletes.is_some_and(|found| found == digest(now));
+                    settle::<B>(before, is_unchanged, to.as_ref(), now)
+                }
                 // What is missing is made again, and is ours until it is no longer declared.
                 (None, _) if now.is_none() => before.filter(|_| wanted.is_some()).cloned(),
                 (None, Ownership::Value) => {
@@ -142,7 +146,7 @@ impl<B: Backend> Pass<'_, B> {
                 let (key, applied, found) = (key.clone(), applied.clone(), found.clone());
                 self.done.findings.push(Finding::Left { key, applied, found });
             }
-            let settled = Record { ours, otherwise };
+            let settled = Record { ours, otherwise, deletes: None };
             let is_known = match record {
                 Some(record) => *record == settled,
                 None => settled.is_empty(),
@@ -165,7 +169,7 @@ impl<B: Backend> Pass<'_, B> {
     /// hold stays as it is, and its key is left alone from now on.
     fn commit(&mut self, mut claims: Claims<B>) -> Result<(), LedgerError> {
         let mut encoded = BTreeMap::new();
-        claims.retain(|key, record| match encode(key, record) {
+        claims.retain(|key, record| match encode::<B>(key, record) {
             Ok((key, claim)) => encoded.insert(key, claim).is_none(),
             Err(why) => {
                 let why = format!("its record in the ledger cannot be written: {why}");
@@ -429,7 +433,7 @@ impl<B: Backend> Pass<'_, B> {
                 Some(now) => before.filter(|before| B::same(before, now)).cloned(),
                 None => None,
             },
-            _ => settle::<B>(before, from, to, now),
+            _ => settle::<B>(before, from == now, to, now),
         };
         let otherwise = match (tried, to, now) {
             (Some(Ok(())), Some(to), Some(now)) if !B::same(to, now) => {
@@ -437,7 +441,7 @@ impl<B: Backend> Pass<'_, B> {
             }
             _ => None,
         };
-        Record { ours, otherwise }
+        Record { ours, otherwise, deletes: None }
     }
 
     fn outcome(
@@ -591,8 +595,7 @@ impl<B: Backend> Pass<'_, B> {
 
 /// The records to write before the changes.
 struct Intents<B: Backend> {
-    /// The values of objects to delete. After a crash, only the value shows that the object has not
-    /// been deleted yet.
+    /// The records of objects to delete whose value is another writer's.
     before: Claims<B>,
     open: BTreeMap<Vec<u8>, Claim>,
 }
@@ -606,12 +609,13 @@ impl<B: Backend> Intents<B> {
         ours: Option<&B::Value>,
     ) -> Result<(), String> {
         let key = change.key();
-        let (encoded, claim) = encode(key, &Record::new(change.to().cloned()))?;
-        if let Change::Delete { from, .. } = change
-            && ours != Some(from)
+        let (encoded, claim) = encode::<B>(key, &Record::new(change.to().cloned()))?;
+        if let (Change::Delete { from, .. }, Some(ours)) = (change, ours)
+            && !B::same(ours, from)
         {
-            let before = Record::new(Some(from.clone()));
-            encode(key, &before)?;
+            let deletes = Some(digest(Some(from)));
+            let before = Record { deletes, ..Record::new(Some(ours.clone())) };
+            encode::<B>(key, &before)?;
             self.before.insert(key.clone(), before);
         }
         self.open.insert(encoded, claim);
