@@ -14,7 +14,7 @@ use super::contention::Contention;
 use super::entries::Entries;
 use super::record::{Record, Records, encode, is_ours, settle};
 use super::report::{Conflict, Finding, Op, Report, Wait, digest, op_key, value_text};
-use super::source::Error;
+use super::source::{Error, is_failure};
 use crate::{
     Claim, Condition, ErrorClass, EventCoverage, Failure, Ledger, LedgerError, OpKey, Outcome,
     PassLimits, Pending, Status,
@@ -171,6 +171,8 @@ impl<B: Backend> Pass<'_, B> {
         let mut encoded = BTreeMap::new();
         claims.retain(|key, record| match encode::<B>(key, record) {
             Ok((key, claim)) => encoded.insert(key, claim).is_none(),
+            // A marked object is ours without a record.
+            Err(_) if B::OWNERSHIP == Ownership::Marker => false,
             Err(why) => {
                 let why = format!("its record in the ledger cannot be written: {why}");
                 self.records.unusable.insert(key.clone(), why);
@@ -279,10 +281,7 @@ impl<B: Backend> Pass<'_, B> {
     /// Returns true if the object's last op failed.
     fn has_failed(&self, key: &B::Key) -> bool {
         let known = || self.undone.get(&op_key(B::KIND, key));
-        !self.undone.is_empty()
-            && known().is_some_and(|(_, it)| {
-                matches!(it.condition, Condition::Failed { .. } | Condition::StoredOtherwise { .. })
-            })
+        !self.undone.is_empty() && known().is_some_and(|(_, it)| is_failure(&it.condition))
     }
 
     /// Returns how long the driver puts off an op on the object; `None` if it may be tried.
@@ -609,7 +608,13 @@ impl<B: Backend> Intents<B> {
         ours: Option<&B::Value>,
     ) -> Result<(), String> {
         let key = change.key();
-        let (encoded, claim) = encode::<B>(key, &Record::new(change.to().cloned()))?;
+        let record = Record::new(change.to().cloned());
+        if change.to().is_some() {
+            // The outcome must fit too: digests may come with the value.
+            let otherwise = Some((u64::MAX, u64::MAX));
+            encode::<B>(key, &Record { otherwise, ..record.clone() })?;
+        }
+        let (encoded, claim) = encode::<B>(key, &record)?;
         if let (Change::Delete { from, .. }, Some(ours)) = (change, ours)
             && !B::same(ours, from)
         {

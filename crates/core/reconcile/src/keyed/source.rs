@@ -198,7 +198,7 @@ impl<B: Backend> Keyed<B> {
             let at = Self::op_key(&key);
             let known = before.get(&at).map(|(_, status)| status);
             let is_same = |known: &Status| {
-                let has_failed = matches!(known.condition, Condition::Failed { .. });
+                let has_failed = is_failure(&known.condition);
                 let Condition::Pending { why } = &condition else {
                     return known.condition == condition;
                 };
@@ -217,6 +217,11 @@ impl<B: Backend> Keyed<B> {
         }
         changed
     }
+}
+
+/// Returns true if an object's last op failed.
+pub(super) fn is_failure(condition: &Condition) -> bool {
+    matches!(condition, Condition::Failed { .. } | Condition::StoredOtherwise { .. })
 }
 
 /// The reason of an op that waits for its backoff. Its object keeps the status of the failure.

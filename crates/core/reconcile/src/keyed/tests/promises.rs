@@ -278,6 +278,24 @@ fn what_is_stored_otherwise_is_put_off_and_tried_again_in_a_pass_over_everything
 }
 
 #[test]
+fn a_look_at_what_is_stored_otherwise_does_not_end_its_retries() {
+    let (mut source, mut ledger) = new::<BY_KEY>();
+    source.backend.is_loud = true;
+    let desired = declared(&[(1, "one")]);
+    let never = |_| None;
+    let due = [Keyed::<Texts<BY_KEY>>::op_key(&1)];
+    let limits = full().with_backoff(&never).with_due(&due);
+    pass(&mut source, &mut ledger, &desired, limits);
+    for tries in 2..4 {
+        let report = pass(&mut source, &mut ledger, &desired, limits.with_ops(0));
+        assert!(matches!(report.ops()[0].outcome, Outcome::Pending(Pending::Cut)));
+        assert_eq!(condition(&report, 1), None, "no change of its status");
+        pass(&mut source, &mut ledger, &desired, limits);
+        assert_eq!(source.backend.changes.len(), tries);
+    }
+}
+
+#[test]
 fn the_end_of_a_subscription_that_a_pass_meets_reaches_the_driver() {
     let (mut source, mut ledger) = new::<BY_VALUE>();
     source.backend.bell = Some(io::pipe().unwrap().0.into());
@@ -742,6 +760,74 @@ fn a_long_value_that_is_stored_otherwise_is_recorded() {
     let report = pass(&mut source, &mut ledger, &desired, full());
     assert_eq!((report.trouble(), report.failed().count()), (&[][..], 1));
     assert_eq!((ledger.owned().unwrap().len(), ledger.open_intents().unwrap().len()), (2, 0));
+}
+
+#[test]
+fn a_value_without_room_for_its_outcome_in_the_ledger_is_not_written() {
+    let (mut source, mut ledger) = new::<BY_KEY>();
+    source.backend.is_loud = true;
+    // `{"ours":["…"]}` takes 13 bytes beside the text, and digests at most 56.
+    for (free, is_made) in [(55, false), (56, true)] {
+        let long = "x".repeat(Claim::MAX_VALUE - 13 - free);
+        let report = pass(&mut source, &mut ledger, &declared(&[(1, &long)]), full());
+        let class = if is_made { ErrorClass::StoredOtherwise } else { ErrorClass::Invalid };
+        assert_eq!(report.failed().next().unwrap().1.class, class, "{free}");
+        assert_eq!(ledger.open_intents().unwrap().len(), 0);
+        assert_eq!(source.backend.texts.len(), usize::from(is_made));
+    }
+    assert!(pass(&mut source, &mut ledger, &declared(&[]), full()).converged());
+    assert!(source.backend.texts.is_empty());
+}
+
+/// A subsystem with long keys that stores upper case.
+#[derive(Default)]
+struct Shouts(BTreeMap<String, String>);
+
+impl Backend for Shouts {
+    type Scope = ();
+    type Key = String;
+    type Value = String;
+    type Error = io::Error;
+
+    const KIND: &'static str = "shout";
+    const OWNERSHIP: Ownership = Ownership::Marker;
+
+    fn observe(&mut self, (): &(), _: Keys<'_, String>) -> io::Result<Observation<String, String>> {
+        Ok(self.0.clone().into())
+    }
+
+    fn has_marker(&self, _: &String, _: &String) -> bool {
+        true
+    }
+
+    fn apply(&mut self, (): &(), change: &Change<String, String>) -> io::Result<()> {
+        match change.to() {
+            Some(text) => self.0.insert(change.key().clone(), text.to_uppercase()),
+            None => self.0.remove(change.key()),
+        };
+        Ok(())
+    }
+
+    fn classify(error: &io::Error) -> ErrorClass {
+        error.kind().into()
+    }
+}
+
+#[test]
+fn a_marked_object_is_usable_even_if_the_ledger_cannot_record_its_failure() {
+    let (mut source, mut ledger) = (source(Shouts::default()), MemoryLedger::default());
+    let long = "k".repeat(Claim::MAX_KEY);
+    let mut pass = |text: Option<&str>| {
+        let pairs = text.map(|text| (long.clone(), text.to_owned()));
+        let desired = Entries::from_pairs(pairs).unwrap();
+        source.reconcile(PassInput::new(&(), &desired, &mut ledger, &())).unwrap()
+    };
+    let report = pass(Some("one"));
+    assert_eq!(report.failed().next().unwrap().1.class, ErrorClass::StoredOtherwise);
+    assert!(report.is_seen_whole());
+    assert!(pass(Some("ONE")).converged());
+    assert!(pass(None).converged());
+    assert!(source.backend.0.is_empty());
 }
 
 /// A key that earlier versions wrote in another form.
