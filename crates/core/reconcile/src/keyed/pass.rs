@@ -129,7 +129,7 @@ impl<B: Backend> Pass<'_, B> {
                 (_, Ownership::Marker) => None,
                 (Some(to), _) => {
                     let deletes = record.and_then(|record| record.deletes);
-                    let is_unchanged = deletes.is_some_and(|found| found == digest(now));
+                    let is_unchanged = deletes.is_some() && deletes == digest(now);
                     settle::<B>(before, is_unchanged, to.as_ref(), now)
                 }
                 // What is missing is made again, and is ours until it is no longer declared.
@@ -141,7 +141,7 @@ impl<B: Backend> Pass<'_, B> {
             };
             let otherwise = record
                 .and_then(|record| record.otherwise)
-                .filter(|otherwise| *otherwise == (digest(wanted), digest(now)));
+                .filter(|otherwise| digest(wanted).zip(digest(now)) == Some(*otherwise));
             if let (Some(applied), None, Some(found)) = (before, &ours, now) {
                 let (key, applied, found) = (key.clone(), applied.clone(), found.clone());
                 self.done.findings.push(Finding::Left { key, applied, found });
@@ -303,7 +303,7 @@ impl<B: Backend> Pass<'_, B> {
         if let Some(left) = self.backoff(key) {
             return Some(Pending::Backoff(left));
         }
-        if let Some(left) = self.contention.hold(key, digest(change.to()), self.now) {
+        if let Some(left) = self.contention.hold(key, digest(change.to()).unwrap_or(0), self.now) {
             return Some(Pending::Own(Wait::Contended(left)));
         }
         let is_over = ahead as u64 >= self.limits.ops() || !self.limits.should_continue();
@@ -398,7 +398,7 @@ impl<B: Backend> Pass<'_, B> {
             let record = self.verified(&change, &tried, now);
             let outcome = self.outcome(&change, tried, now, &record);
             if outcome.is_applied() && was_tried {
-                self.contention.add(key, digest(change.to()), self.now);
+                self.contention.add(key, digest(change.to()).unwrap_or(0), self.now);
             }
             self.done.set_outcome(step, outcome);
             let known = self.records.by_key.get(key);
@@ -436,7 +436,7 @@ impl<B: Backend> Pass<'_, B> {
         };
         let otherwise = match (tried, to, now) {
             (Some(Ok(())), Some(to), Some(now)) if !B::same(to, now) => {
-                Some((digest(Some(to)), digest(Some(now))))
+                digest(Some(to)).zip(digest(Some(now)))
             }
             _ => None,
         };
@@ -618,7 +618,7 @@ impl<B: Backend> Intents<B> {
         if let (Change::Delete { from, .. }, Some(ours)) = (change, ours)
             && !B::same(ours, from)
         {
-            let deletes = Some(digest(Some(from)));
+            let deletes = digest(Some(from));
             let before = Record { deletes, ..Record::new(Some(ours.clone())) };
             encode::<B>(key, &before)?;
             self.before.insert(key.clone(), before);

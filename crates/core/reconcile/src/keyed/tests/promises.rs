@@ -1,7 +1,7 @@
 //! Single promises, each on a small subsystem.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::{self, Display};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::model::{BY_KEY, BY_MARKER, BY_VALUE, pass_time, source};
+use crate::keyed::report::digest;
 use crate::keyed::{
     Backend, Change, Entries, Events, Keyed, Keys, Observation, Ownership, Repeated, Report,
 };
@@ -777,6 +778,16 @@ fn a_value_without_room_for_its_outcome_in_the_ledger_is_not_written() {
     }
     assert!(pass(&mut source, &mut ledger, &declared(&[]), full()).converged());
     assert!(source.backend.texts.is_empty());
+}
+
+#[test]
+fn a_digest_does_not_depend_on_the_order_of_a_map() {
+    let map = || Some((0..64).map(|n| (n, n)).collect::<HashMap<u8, u8>>());
+    let digests: BTreeSet<_> = (0..8).map(|_| digest(map().as_ref())).collect();
+    assert_eq!(digests.len(), 1, "each map has an order of its own");
+    assert_ne!(digest(map().as_ref()), digest(Some(&HashMap::from([(1, 1)]))));
+    // JSON has no such keys: values that cannot be distinguished have no digest.
+    assert_eq!(digest(Some(&HashMap::from([((1, 1), 1)]))), None);
 }
 
 /// A subsystem with long keys that stores upper case.
