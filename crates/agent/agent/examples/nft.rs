@@ -40,7 +40,10 @@ fn list(scope: &Namespace) -> io::Result<BTreeMap<String, (String, Vec<String>)>
     let mut rules = BTreeMap::<_, (String, Vec<_>)>::new();
     for line in listed.lines() {
         let Some((rule, handle)) = line.trim().rsplit_once("\" # handle ") else { continue };
-        let Some((rule, name)) = rule.rsplit_once(" comment \"trueup ") else { continue };
+        let Some((rule, comment)) = rule.rsplit_once(" comment \"") else { continue };
+        // A quote shows the comment of a set's element, which another text follows.
+        let name = comment.strip_prefix("trueup ").filter(|name| !name.contains('"'));
+        let Some(name) = name else { continue };
         let (text, handles) = rules.entry(name.to_owned()).or_default();
         *text += if handles.is_empty() { "" } else { "; " };
         *text += rule;

@@ -14,7 +14,7 @@ use super::contention::Contention;
 use super::entries::Entries;
 use super::record::{Record, Records, encode, is_ours, settle};
 use super::report::{Conflict, Finding, Op, Report, Wait, digest, op_key, value_text};
-use super::source::Error;
+use super::source::{Error, is_failure};
 use crate::{
     Claim, Condition, ErrorClass, EventCoverage, Failure, Ledger, LedgerError, OpKey, Outcome,
     PassLimits, Pending, Status,
@@ -127,7 +127,11 @@ impl<B: Backend> Pass<'_, B> {
             let before = record.and_then(|record| record.ours.as_ref());
             let ours = match (self.records.open.get(key), B::OWNERSHIP) {
                 (_, Ownership::Marker) => None,
-                (Some(to), _) => settle::<B>(before, before, to.as_ref(), now),
+                (Some(to), _) => {
+                    let deletes = record.and_then(|record| record.deletes);
+                    let is_unchanged = deletes.is_some() && deletes == digest(now);
+                    settle::<B>(before, is_unchanged, to.as_ref(), now)
+                }
                 // What is missing is made again, and is ours until it is no longer declared.
                 (None, _) if now.is_none() => before.filter(|_| wanted.is_some()).cloned(),
                 (None, Ownership::Value) => {
@@ -137,12 +141,12 @@ impl<B: Backend> Pass<'_, B> {
             };
             let otherwise = record
                 .and_then(|record| record.otherwise)
-                .filter(|otherwise| *otherwise == (digest(wanted), digest(now)));
+                .filter(|otherwise| digest(wanted).zip(digest(now)) == Some(*otherwise));
             if let (Some(applied), None, Some(found)) = (before, &ours, now) {
                 let (key, applied, found) = (key.clone(), applied.clone(), found.clone());
                 self.done.findings.push(Finding::Left { key, applied, found });
             }
-            let settled = Record { ours, otherwise };
+            let settled = Record { ours, otherwise, deletes: None };
             let is_known = match record {
                 Some(record) => *record == settled,
                 None => settled.is_empty(),
@@ -165,8 +169,10 @@ impl<B: Backend> Pass<'_, B> {
     /// hold stays as it is, and its key is left alone from now on.
     fn commit(&mut self, mut claims: Claims<B>) -> Result<(), LedgerError> {
         let mut encoded = BTreeMap::new();
-        claims.retain(|key, record| match encode(key, record) {
+        claims.retain(|key, record| match encode::<B>(key, record) {
             Ok((key, claim)) => encoded.insert(key, claim).is_none(),
+            // A marked object is ours without a record.
+            Err(_) if B::OWNERSHIP == Ownership::Marker => false,
             Err(why) => {
                 let why = format!("its record in the ledger cannot be written: {why}");
                 self.records.unusable.insert(key.clone(), why);
@@ -275,10 +281,7 @@ impl<B: Backend> Pass<'_, B> {
     /// Returns true if the object's last op failed.
     fn has_failed(&self, key: &B::Key) -> bool {
         let known = || self.undone.get(&op_key(B::KIND, key));
-        !self.undone.is_empty()
-            && known().is_some_and(|(_, it)| {
-                matches!(it.condition, Condition::Failed { .. } | Condition::StoredOtherwise { .. })
-            })
+        !self.undone.is_empty() && known().is_some_and(|(_, it)| is_failure(&it.condition))
     }
 
     /// Returns how long the driver puts off an op on the object; `None` if it may be tried.
@@ -300,7 +303,7 @@ impl<B: Backend> Pass<'_, B> {
         if let Some(left) = self.backoff(key) {
             return Some(Pending::Backoff(left));
         }
-        if let Some(left) = self.contention.hold(key, digest(change.to()), self.now) {
+        if let Some(left) = self.contention.hold(key, digest(change.to()).unwrap_or(0), self.now) {
             return Some(Pending::Own(Wait::Contended(left)));
         }
         let is_over = ahead as u64 >= self.limits.ops() || !self.limits.should_continue();
@@ -395,7 +398,7 @@ impl<B: Backend> Pass<'_, B> {
             let record = self.verified(&change, &tried, now);
             let outcome = self.outcome(&change, tried, now, &record);
             if outcome.is_applied() && was_tried {
-                self.contention.add(key, digest(change.to()), self.now);
+                self.contention.add(key, digest(change.to()).unwrap_or(0), self.now);
             }
             self.done.set_outcome(step, outcome);
             let known = self.records.by_key.get(key);
@@ -429,15 +432,15 @@ impl<B: Backend> Pass<'_, B> {
                 Some(now) => before.filter(|before| B::same(before, now)).cloned(),
                 None => None,
             },
-            _ => settle::<B>(before, from, to, now),
+            _ => settle::<B>(before, from == now, to, now),
         };
         let otherwise = match (tried, to, now) {
             (Some(Ok(())), Some(to), Some(now)) if !B::same(to, now) => {
-                Some((digest(Some(to)), digest(Some(now))))
+                digest(Some(to)).zip(digest(Some(now)))
             }
             _ => None,
         };
-        Record { ours, otherwise }
+        Record { ours, otherwise, deletes: None }
     }
 
     fn outcome(
@@ -591,8 +594,7 @@ impl<B: Backend> Pass<'_, B> {
 
 /// The records to write before the changes.
 struct Intents<B: Backend> {
-    /// The values of objects to delete. After a crash, only the value shows that the object has not
-    /// been deleted yet.
+    /// The records of objects to delete whose value is another writer's.
     before: Claims<B>,
     open: BTreeMap<Vec<u8>, Claim>,
 }
@@ -606,12 +608,19 @@ impl<B: Backend> Intents<B> {
         ours: Option<&B::Value>,
     ) -> Result<(), String> {
         let key = change.key();
-        let (encoded, claim) = encode(key, &Record::new(change.to().cloned()))?;
-        if let Change::Delete { from, .. } = change
-            && ours != Some(from)
+        let record = Record::new(change.to().cloned());
+        if change.to().is_some() {
+            // The outcome must fit too: digests may come with the value.
+            let otherwise = Some((u64::MAX, u64::MAX));
+            encode::<B>(key, &Record { otherwise, ..record.clone() })?;
+        }
+        let (encoded, claim) = encode::<B>(key, &record)?;
+        if let (Change::Delete { from, .. }, Some(ours)) = (change, ours)
+            && !B::same(ours, from)
         {
-            let before = Record::new(Some(from.clone()));
-            encode(key, &before)?;
+            let deletes = digest(Some(from));
+            let before = Record { deletes, ..Record::new(Some(ours.clone())) };
+            encode::<B>(key, &before)?;
             self.before.insert(key.clone(), before);
         }
         self.open.insert(encoded, claim);

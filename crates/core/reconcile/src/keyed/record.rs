@@ -23,11 +23,15 @@ pub(super) struct Record<V> {
     /// values themselves may be another writer's, and too long for the ledger.
     #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
     pub(super) otherwise: Option<(u64, u64)>,
+    /// The digest of the value of an object to delete, if it differs from `ours`. After a crash, only
+    /// the value shows that the object has not been deleted yet.
+    #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
+    pub(super) deletes: Option<u64>,
 }
 
 impl<V> Record<V> {
     pub(super) fn new(ours: Option<V>) -> Record<V> {
-        Record { ours, otherwise: None }
+        Record { ours, otherwise: None, deletes: None }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -58,29 +62,35 @@ mod list {
 /// # Errors
 ///
 /// The ledger cannot hold it, or would return another: the reason, in words.
-pub(super) fn encode<K, V>(key: &K, record: &Record<V>) -> Result<(Vec<u8>, Claim), String>
-where
-    K: Serialize + DeserializeOwned + PartialEq,
-    V: Serialize + DeserializeOwned + PartialEq,
-{
-    let key = json("key", key, Claim::MAX_KEY)?;
+pub(super) fn encode<B: Backend>(
+    key: &B::Key,
+    record: &Record<B::Value>,
+) -> Result<(Vec<u8>, Claim), String> {
+    let key = json("key", key, Claim::MAX_KEY, |read| read == key)?;
     if record.is_empty() {
         return Ok((key, Claim::NotOurs));
     }
-    json("value", record, Claim::MAX_VALUE).map(|value| (key, Claim::Ours(value)))
+    // A value may have a part that is not written, such as a counter.
+    let is_same = |read: &Record<B::Value>| match (&read.ours, &record.ours) {
+        (Some(read), Some(ours)) => read == ours || B::same(read, ours),
+        (read, ours) => read.is_none() && ours.is_none(),
+    };
+    json("value", record, Claim::MAX_VALUE, is_same).map(|value| (key, Claim::Ours(value)))
 }
 
-fn json<T>(noun: &str, item: &T, max: usize) -> Result<Vec<u8>, String>
-where
-    T: Serialize + DeserializeOwned + PartialEq,
-{
+fn json<T: Serialize + DeserializeOwned>(
+    noun: &str,
+    item: &T,
+    max: usize,
+    is_same: impl FnOnce(&T) -> bool,
+) -> Result<Vec<u8>, String> {
     let bytes = serde_json::to_vec(item)
         .map_err(|error| format!("its {noun} cannot be written as JSON: {error}"))?;
     if bytes.len() > max {
         return Err(format!("its {noun} takes {} bytes as JSON, of at most {max}", bytes.len()));
     }
     match serde_json::from_slice::<T>(&bytes) {
-        Ok(read) if read == *item => Ok(bytes),
+        Ok(read) if is_same(&read) => Ok(bytes),
         Ok(_) => Err(format!("its {noun} reads back from JSON as another one")),
         Err(error) => Err(format!("its {noun} cannot be read back from JSON: {error}")),
     }
@@ -174,13 +184,13 @@ pub(super) fn is_ours<B: Backend>(
 }
 
 /// Returns the value that is ours after a change whose outcome only `now` shows: after a crash, or
-/// after an error. `before` is the value that was ours, `from` the one that was read before the
-/// change, and `to` the one to apply, or `None` for a delete.
+/// after an error. `before` is the value that was ours, and `to` the one to apply, or `None` for a
+/// delete. `is_unchanged` is true if `now` was also read before the change.
 ///
 /// If it cannot be known, the object is another writer's.
 pub(super) fn settle<B: Backend>(
     before: Option<&B::Value>,
-    from: Option<&B::Value>,
+    is_unchanged: bool,
     to: Option<&B::Value>,
     now: Option<&B::Value>,
 ) -> Option<B::Value> {
@@ -190,7 +200,7 @@ pub(super) fn settle<B: Backend>(
         (_, Some(to)) if B::same(to, now) => Some(to.clone()),
         // The key stays ours, even if another writer changed its value.
         (Ownership::Key, Some(to)) => before.map(|_| to.clone()),
-        (Ownership::Key, None) if from == Some(now) => before.cloned(),
+        (Ownership::Key, None) if is_unchanged => before.cloned(),
         _ => before.filter(|before| B::same(before, now)).cloned(),
     }
 }

@@ -260,12 +260,14 @@ pub(super) fn op_key(kind: &str, key: &impl fmt::Display) -> OpKey {
     OpKey(digest.0.min(u64::MAX - 1))
 }
 
-/// Returns a digest of a value; 0 without one.
-pub(super) fn digest(value: Option<&impl Serialize>) -> u64 {
-    let Some(value) = value else { return 0 };
+/// Returns a digest of a value; 0 without one. It does not depend on the order of a map's entries.
+/// Returns `None` if the value cannot be written as JSON.
+pub(super) fn digest(value: Option<&impl Serialize>) -> Option<u64> {
+    let Some(value) = value else { return Some(0) };
     let mut digest = Digest::new();
-    digest.add(&serde_json::to_vec(value).unwrap_or_default());
-    digest.0
+    // A `Value` has its entries in order.
+    digest.add(&serde_json::to_vec(&serde_json::to_value(value).ok()?).ok()?);
+    Some(digest.0)
 }
 
 /// FNV-1a: the same in each process.

@@ -41,6 +41,9 @@ pub struct Keyed<B: Backend> {
     /// The keys of events since the last pass, at most [`MAX_DIRTY`].
     pub(super) dirty: BTreeSet<B::Key>,
     is_subscribed: bool,
+    /// The hints of a subscription without a descriptor, from its begin until the driver's next.
+    /// The driver drains none of its events, so the pass renews it.
+    pushed: Option<Hints>,
     /// The error that ended the subscription, until the driver drains it.
     ended: Option<Error<B::Error>>,
     /// The revision of the desired state at the last call of `changed_keys`.
@@ -69,6 +72,7 @@ impl<B: Backend> Keyed<B> {
             unsettled: BTreeSet::new(),
             dirty: BTreeSet::new(),
             is_subscribed: false,
+            pushed: None,
             ended: None,
             asked_at: None,
             contention: Contention::new(),
@@ -116,6 +120,39 @@ impl<B: Backend> Keyed<B> {
         }
     }
 
+    /// Reads the events before a pass. Returns the pass's trouble if they have ended.
+    fn attend(&mut self, scope: &B::Scope) -> Option<String> {
+        if self.ended.is_some() {
+            return None;
+        }
+        let was_subscribed = self.is_subscribed;
+        let ended = self.take_events().err();
+        if let Some(hints) = self.pushed.clone()
+            && !self.is_subscribed
+        {
+            self.begin(scope, hints);
+        }
+        // Without a subscription before, an error says nothing new.
+        let error = ended.filter(|_| was_subscribed && !self.is_subscribed)?;
+        let trouble = format!("the events have ended: {error}");
+        if self.pushed.is_none() {
+            // The driver drains after the pass. It then learns of the end, and subscribes again.
+            self.ended = Some(error);
+        }
+        Some(trouble)
+    }
+
+    fn begin(&mut self, scope: &B::Scope, hints: Hints) -> Subscribed<(), Error<B::Error>> {
+        // What changed before the subscription has no event.
+        self.forget();
+        let subscribed = match guarded(|| self.backend.subscribe(scope, hints)) {
+            Ok(subscribed) => subscribed.map_err(Error::Backend),
+            Err(panic) => Subscribed::Failed(Error::Panicked(panic)),
+        };
+        self.is_subscribed = subscribed.is_active();
+        subscribed
+    }
+
     /// Lets the next pass look at everything.
     fn forget(&mut self) {
         self.known = None;
@@ -161,7 +198,7 @@ impl<B: Backend> Keyed<B> {
             let at = Self::op_key(&key);
             let known = before.get(&at).map(|(_, status)| status);
             let is_same = |known: &Status| {
-                let has_failed = matches!(known.condition, Condition::Failed { .. });
+                let has_failed = is_failure(&known.condition);
                 let Condition::Pending { why } = &condition else {
                     return known.condition == condition;
                 };
@@ -180,6 +217,11 @@ impl<B: Backend> Keyed<B> {
         }
         changed
     }
+}
+
+/// Returns true if an object's last op failed.
+pub(super) fn is_failure(condition: &Condition) -> bool {
+    matches!(condition, Condition::Failed { .. } | Condition::StoredOtherwise { .. })
 }
 
 /// The reason of an op that waits for its backoff. Its object keeps the status of the failure.
@@ -202,18 +244,12 @@ impl<B: Backend> Source for Keyed<B> {
     const ANNOUNCES: bool = true;
 
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Self::Report, Self::Error> {
-        // The driver drains after the pass. It then learns that the subscription has ended, and
-        // subscribes again.
-        let mut ended = None;
-        if self.ended.is_none()
-            && let Err(error) = self.take_events()
-        {
-            ended = Some(format!("the events have ended: {error}"));
-            self.ended = Some(error);
-        }
+        let ended = self.attend(input.scope);
         let events = std::mem::take(&mut self.dirty);
-        // A pass that ends with an error leaves nothing known.
-        let known = self.known.take().filter(|_| input.limits.extent() == Extent::Dirty);
+        // A pass that ends with an error leaves nothing known. Once the events have ended, changes
+        // have none.
+        let is_dirty = input.limits.extent() == Extent::Dirty && self.ended.is_none();
+        let known = self.known.take().filter(|_| is_dirty);
         let dirty = known.and_then(|known| {
             let keys = self.dirty_keys(&known, &input, events)?;
             Some((known.records, keys))
@@ -275,14 +311,10 @@ impl<B: Backend> Source for Keyed<B> {
     }
 
     fn subscribe(&mut self, scope: &B::Scope, hints: Hints) -> Subscribed<(), Self::Error> {
-        // What changed before the subscription has no event.
-        self.forget();
         self.ended = None;
-        let subscribed = match guarded(|| self.backend.subscribe(scope, hints)) {
-            Ok(subscribed) => subscribed.map_err(Error::Backend),
-            Err(panic) => Subscribed::Failed(Error::Panicked(panic)),
-        };
-        self.is_subscribed = subscribed.is_active();
+        let subscribed = self.begin(scope, hints.clone());
+        let is_pushed = self.is_subscribed && self.backend.descriptor().is_none();
+        self.pushed = is_pushed.then_some(hints);
         subscribed
     }
 

@@ -12,8 +12,12 @@ use crate::agent::Agent;
 
 const SSH: &str = "tcp dport 22 accept";
 const WEB: &str = "tcp dport { 80, 443 } accept";
-const FOREIGN: [&str; 2] =
-    ["tcp dport 22 drop comment \"ssh\"", "udp dport 53 accept comment \"dns trueup\""];
+const FOREIGN: [&str; 4] = [
+    "tcp dport 22 drop comment \"ssh\"",
+    "udp dport 53 accept comment \"dns trueup\"",
+    "tcp dport { 22 comment \"trueup ssh\", 80 } accept comment \"mine\"",
+    "tcp dport { 22 comment \"trueup ssh\", 80 } log prefix \"mine\"",
+];
 
 /// The chain with another program's rules, and a desk for the agent.
 struct Desk {

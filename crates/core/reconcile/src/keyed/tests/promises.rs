@@ -1,9 +1,10 @@
 //! Single promises, each on a small subsystem.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::{self, Display};
 use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::panic::resume_unwind;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::model::{BY_KEY, BY_MARKER, BY_VALUE, pass_time, source};
+use crate::keyed::report::digest;
 use crate::keyed::{
     Backend, Change, Entries, Events, Keyed, Keys, Observation, Ownership, Repeated, Report,
 };
@@ -34,6 +36,13 @@ struct Texts<const O: u8> {
     events: BTreeSet<u32>,
     /// The error of the next drain.
     ends: Option<io::Error>,
+    /// Each drain fails.
+    is_deaf: bool,
+    /// Each subscription fails.
+    is_refusing: bool,
+    subscriptions: usize,
+    /// The events' descriptor.
+    bell: Option<OwnedFd>,
     /// The keys of each observation.
     asked: Vec<usize>,
     changes: Vec<(&'static str, u32)>,
@@ -105,13 +114,22 @@ impl<const O: u8> Backend for Texts<O> {
 
     fn drain(&mut self) -> io::Result<Events<u32>> {
         match self.ends.take() {
+            None if self.is_deaf => Err(io::Error::other("no events")),
             Some(error) => Err(error),
             None => Ok(Events::Keys(std::mem::take(&mut self.events))),
         }
     }
 
     fn subscribe(&mut self, (): &(), _: Hints) -> Subscribed<(), io::Error> {
+        if self.is_refusing {
+            return Subscribed::Failed(io::Error::other("no events"));
+        }
+        self.subscriptions += 1;
         Subscribed::Active(())
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.bell.as_ref().map(|bell| bell.as_fd())
     }
 
     fn reports_every_change(&self) -> bool {
@@ -261,8 +279,27 @@ fn what_is_stored_otherwise_is_put_off_and_tried_again_in_a_pass_over_everything
 }
 
 #[test]
+fn a_look_at_what_is_stored_otherwise_does_not_end_its_retries() {
+    let (mut source, mut ledger) = new::<BY_KEY>();
+    source.backend.is_loud = true;
+    let desired = declared(&[(1, "one")]);
+    let never = |_| None;
+    let due = [Keyed::<Texts<BY_KEY>>::op_key(&1)];
+    let limits = full().with_backoff(&never).with_due(&due);
+    pass(&mut source, &mut ledger, &desired, limits);
+    for tries in 2..4 {
+        let report = pass(&mut source, &mut ledger, &desired, limits.with_ops(0));
+        assert!(matches!(report.ops()[0].outcome, Outcome::Pending(Pending::Cut)));
+        assert_eq!(condition(&report, 1), None, "no change of its status");
+        pass(&mut source, &mut ledger, &desired, limits);
+        assert_eq!(source.backend.changes.len(), tries);
+    }
+}
+
+#[test]
 fn the_end_of_a_subscription_that_a_pass_meets_reaches_the_driver() {
     let (mut source, mut ledger) = new::<BY_VALUE>();
+    source.backend.bell = Some(io::pipe().unwrap().0.into());
     let desired = declared(&[(1, "one"), (2, "two")]);
     assert!(source.subscribe(&(), Hints::new(|| {})).is_active());
     for _ in 0..2 {
@@ -275,13 +312,68 @@ fn the_end_of_a_subscription_that_a_pass_meets_reaches_the_driver() {
     assert_eq!(source.backend.texts.len(), 2, "the pass looks at everything");
     assert_eq!(report.trouble(), ["the events have ended: the socket is closed"]);
     assert_eq!((report.converged(), report.coverage()), (false, EventCoverage::Nothing));
-    // Another pass does not take the error from the driver.
-    assert!(pass(&mut source, &mut ledger, &desired, full()).converged());
+    // Other passes do not take the error from the driver, and look at everything until then.
+    for limits in [full(), dirty(), dirty()] {
+        pass_time(Duration::from_secs(1_000)); // no contention
+        source.backend.texts.remove(&2);
+        let report = pass(&mut source, &mut ledger, &desired, limits);
+        assert_eq!((report.converged(), source.backend.texts.len()), (true, 2));
+    }
     assert_eq!(source.drain().unwrap_err().to_string(), "the socket is closed");
     assert!(source.subscribe(&(), Hints::new(|| {})).is_active());
     assert_eq!(source.drain().unwrap(), Drained::Nothing);
     let report = pass(&mut source, &mut ledger, &desired, dirty());
     assert_eq!((report.converged(), report.coverage()), (true, EventCoverage::Everything));
+}
+
+#[test]
+fn a_pass_renews_a_subscription_without_a_descriptor() {
+    let (mut source, mut ledger) = new::<BY_VALUE>();
+    let desired = declared(&[(1, "one"), (2, "two")]);
+    assert!(source.subscribe(&(), Hints::new(|| {})).is_active());
+    assert!(pass(&mut source, &mut ledger, &desired, full()).converged());
+    let mut end = |is_refusing| {
+        source.backend.ends = Some(io::Error::other("the thread has died"));
+        source.backend.is_refusing = is_refusing;
+        source.backend.texts.remove(&2); // without an event
+        pass_time(Duration::from_secs(1_000)); // no contention
+        let report = pass(&mut source, &mut ledger, &desired, dirty());
+        assert_eq!(source.backend.texts.len(), 2, "the pass looks at everything");
+        let it = (report.trouble().to_vec(), report.converged(), report.coverage());
+        (it, source.backend.subscriptions)
+    };
+    let renewed = (vec![], true, EventCoverage::Everything);
+    assert_eq!(end(false), (renewed.clone(), 2));
+    // If that fails, the pass reports it once, and each later one tries again.
+    let trouble = vec!["the events have ended: the thread has died".to_owned()];
+    assert_eq!(end(true), ((trouble, false, EventCoverage::Nothing), 2));
+    assert_eq!(end(true), ((vec![], true, EventCoverage::Nothing), 2));
+    assert_eq!(end(false), (renewed, 3));
+}
+
+#[test]
+fn a_source_whose_events_have_ended_converges_without_them() {
+    let (mut source, mut ledger) = new::<BY_VALUE>();
+    source.backend.bell = Some(io::pipe().unwrap().0.into());
+    source.backend.is_deaf = true;
+    let desired = declared(&[(1, "one"), (2, "two")]);
+    // A program that applies once does not subscribe.
+    assert!(pass(&mut source, &mut ledger, &desired, full()).converged());
+    assert!(source.subscribe(&(), Hints::new(|| {})).is_active());
+    assert_eq!(source.drain().unwrap_err().to_string(), "no events");
+    for limits in [full(), dirty(), dirty()] {
+        source.backend.texts.remove(&2);
+        let report = pass(&mut source, &mut ledger, &desired, limits);
+        assert_eq!((report.trouble(), report.converged()), (&[][..], true));
+        assert_eq!((source.backend.texts.len(), report.coverage()), (2, EventCoverage::Nothing));
+        pass_time(Duration::from_secs(1_000)); // no contention
+    }
+    // Later subscriptions fail.
+    source.backend.is_refusing = true;
+    for _ in 0..2 {
+        assert!(!source.subscribe(&(), Hints::new(|| {})).is_active());
+        assert!(pass(&mut source, &mut ledger, &desired, full()).converged());
+    }
 }
 
 #[test]
@@ -549,6 +641,10 @@ where
         true
     }
 
+    fn same(desired: &V, observed: &V) -> bool {
+        serde_json::to_value(desired).unwrap() == serde_json::to_value(observed).unwrap()
+    }
+
     fn apply(&mut self, (): &(), change: &Change<K, V>) -> io::Result<()> {
         match change.to() {
             Some(value) => self.0.borrow_mut().insert(change.key().clone(), value.clone()),
@@ -617,22 +713,43 @@ fn an_object_that_the_ledger_cannot_record_is_not_made_and_stops_no_other() {
 }
 
 #[test]
-fn a_value_of_another_writer_that_the_ledger_cannot_record_stops_no_other_object() {
+fn a_value_of_another_writer_that_the_ledger_cannot_record_is_deleted() {
     let (mut source, mut ledger) = new::<BY_KEY>();
     let desired = declared(&[(1, "one"), (2, "two")]);
     pass(&mut source, &mut ledger, &desired, full());
     source.backend.texts.insert(1, "x".repeat(Claim::MAX_VALUE));
+    // The delete fails first.
+    source.backend.refuses.insert(1);
     let report = pass(&mut source, &mut ledger, &declared(&[]), full());
-    let (op, failure) = report.failed().next().unwrap();
-    assert_eq!((*op.change.key(), failure.class), (1, ErrorClass::Invalid));
-    let message = "it was not tried, as it cannot be recorded: its value takes 16777229 bytes as \
-                   JSON, of at most 16777216";
-    assert_eq!(failure.message, message);
-    assert_eq!(Vec::from_iter(source.backend.texts.keys().copied()), [1]);
+    assert_eq!(report.failed().map(|(op, _)| *op.change.key()).collect::<Vec<_>>(), [1]);
+    source.backend.refuses.clear();
     // It is ours as before.
-    source.backend.texts.insert(1, "x".to_owned());
     assert!(pass(&mut source, &mut ledger, &declared(&[]), full()).converged());
     assert_eq!((source.backend.texts.len(), ledger), (0, MemoryLedger::default()));
+}
+
+/// A value with a part that is not declared.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+struct Counted {
+    text: String,
+    #[serde(skip)]
+    packets: u64,
+}
+
+fn deletes_a_counted_value<const O: u8>() {
+    let (source, mut ledger) = (Plain::<u32, Counted, O>::new(), MemoryLedger::default());
+    let counted = |packets| Counted { text: "one".to_owned(), packets };
+    // The declared value has a count too.
+    assert!(source.pass(&mut ledger, [(1, counted(1))].into()).converged());
+    source.0.borrow_mut().insert(1, counted(7));
+    assert!(source.pass(&mut ledger, BTreeMap::new()).converged());
+    assert!(source.0.borrow().is_empty());
+}
+
+#[test]
+fn a_part_of_a_value_that_is_not_recorded_does_not_stop_its_delete() {
+    deletes_a_counted_value::<BY_VALUE>();
+    deletes_a_counted_value::<BY_KEY>();
 }
 
 #[test]
@@ -644,6 +761,84 @@ fn a_long_value_that_is_stored_otherwise_is_recorded() {
     let report = pass(&mut source, &mut ledger, &desired, full());
     assert_eq!((report.trouble(), report.failed().count()), (&[][..], 1));
     assert_eq!((ledger.owned().unwrap().len(), ledger.open_intents().unwrap().len()), (2, 0));
+}
+
+#[test]
+fn a_value_without_room_for_its_outcome_in_the_ledger_is_not_written() {
+    let (mut source, mut ledger) = new::<BY_KEY>();
+    source.backend.is_loud = true;
+    // `{"ours":["…"]}` takes 13 bytes beside the text, and digests at most 56.
+    for (free, is_made) in [(55, false), (56, true)] {
+        let long = "x".repeat(Claim::MAX_VALUE - 13 - free);
+        let report = pass(&mut source, &mut ledger, &declared(&[(1, &long)]), full());
+        let class = if is_made { ErrorClass::StoredOtherwise } else { ErrorClass::Invalid };
+        assert_eq!(report.failed().next().unwrap().1.class, class, "{free}");
+        assert_eq!(ledger.open_intents().unwrap().len(), 0);
+        assert_eq!(source.backend.texts.len(), usize::from(is_made));
+    }
+    assert!(pass(&mut source, &mut ledger, &declared(&[]), full()).converged());
+    assert!(source.backend.texts.is_empty());
+}
+
+#[test]
+fn a_digest_does_not_depend_on_the_order_of_a_map() {
+    let map = || Some((0..64).map(|n| (n, n)).collect::<HashMap<u8, u8>>());
+    let digests: BTreeSet<_> = (0..8).map(|_| digest(map().as_ref())).collect();
+    assert_eq!(digests.len(), 1, "each map has an order of its own");
+    assert_ne!(digest(map().as_ref()), digest(Some(&HashMap::from([(1, 1)]))));
+    // JSON has no such keys: values that cannot be distinguished have no digest.
+    assert_eq!(digest(Some(&HashMap::from([((1, 1), 1)]))), None);
+}
+
+/// A subsystem with long keys that stores upper case.
+#[derive(Default)]
+struct Shouts(BTreeMap<String, String>);
+
+impl Backend for Shouts {
+    type Scope = ();
+    type Key = String;
+    type Value = String;
+    type Error = io::Error;
+
+    const KIND: &'static str = "shout";
+    const OWNERSHIP: Ownership = Ownership::Marker;
+
+    fn observe(&mut self, (): &(), _: Keys<'_, String>) -> io::Result<Observation<String, String>> {
+        Ok(self.0.clone().into())
+    }
+
+    fn has_marker(&self, _: &String, _: &String) -> bool {
+        true
+    }
+
+    fn apply(&mut self, (): &(), change: &Change<String, String>) -> io::Result<()> {
+        match change.to() {
+            Some(text) => self.0.insert(change.key().clone(), text.to_uppercase()),
+            None => self.0.remove(change.key()),
+        };
+        Ok(())
+    }
+
+    fn classify(error: &io::Error) -> ErrorClass {
+        error.kind().into()
+    }
+}
+
+#[test]
+fn a_marked_object_is_usable_even_if_the_ledger_cannot_record_its_failure() {
+    let (mut source, mut ledger) = (source(Shouts::default()), MemoryLedger::default());
+    let long = "k".repeat(Claim::MAX_KEY);
+    let mut pass = |text: Option<&str>| {
+        let pairs = text.map(|text| (long.clone(), text.to_owned()));
+        let desired = Entries::from_pairs(pairs).unwrap();
+        source.reconcile(PassInput::new(&(), &desired, &mut ledger, &())).unwrap()
+    };
+    let report = pass(Some("one"));
+    assert_eq!(report.failed().next().unwrap().1.class, ErrorClass::StoredOtherwise);
+    assert!(report.is_seen_whole());
+    assert!(pass(Some("ONE")).converged());
+    assert!(pass(None).converged());
+    assert!(source.backend.0.is_empty());
 }
 
 /// A key that earlier versions wrote in another form.
