@@ -359,13 +359,14 @@ impl Driver {
         let end = after(now(), within);
         let mut core = lock(&self.shared.core);
         loop {
-            if let Some(answer) = core.answer(until) {
+            let now = now();
+            if let Some(answer) = core.answer(until, now) {
                 return answer;
             }
-            if now() >= end {
+            if now >= end {
                 return Err(timed_out(&core, late));
             }
-            let next = core.state.converges_at().filter(|at| *at > now());
+            let next = core.looks_again_at(until);
             core.waiting += 1;
             // This lock belongs to the same driver as the condition variable.
             core = wait_until(&self.shared.changed, core, Some(next.map_or(end, |at| at.min(end))));

@@ -1,8 +1,9 @@
 //! A value behind a lock, under which no foreign code runs.
 
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Instant;
 
+use crate::runner::caught;
 use crate::sync::{Condvar, Mutex, WakerId, Wakers, lock, wait_while};
 
 /// A value behind a lock, with the threads and tasks that wait for its changes.
@@ -33,7 +34,10 @@ impl<T> Watched<T> {
     pub(crate) fn notify(&self) {
         let wakers = lock(&self.locked).1.take();
         self.changed.notify_all();
-        wakers.for_each(Waker::wake);
+        wakers.for_each(|waker| {
+            // A panic of one task's waker must leave no other task waiting.
+            let _ = caught(|| waker.wake());
+        });
     }
 
     /// Waits until there is an answer, and returns it; `None` if `until` came first.

@@ -76,7 +76,11 @@ impl Task for NamedWork {
             // A named thread does not look for other jobs itself.
             shared.wake_worker(&mut core);
         }
-        core.end_if_over()
+        if core.is_stopping {
+            // A worker ends the threads, after the records of this thread's runs are written.
+            core.waker.wake();
+        }
+        ControlFlow::Continue(())
     }
 
     fn stop(&self) {

@@ -131,15 +131,24 @@ pub(super) enum Until {
 
 impl Core {
     /// Returns the result of a wait; `None` while it goes on.
-    pub(super) fn answer(&self, until: Until) -> Option<Result<(), Error>> {
+    pub(super) fn answer(&self, until: Until, now: Instant) -> Option<Result<(), Error>> {
         let is_reached = match until {
-            Until::Converged => self.state.is_converged(now()),
+            Until::Converged => self.state.is_converged(now),
             Until::Idle => self.executing == 0 && self.state.is_idle(),
             Until::Paused => self.state.is_quiesced(),
         };
         match is_reached {
             true => Some(Ok(())),
             false => self.is_stopping.then(|| Err(stopped())),
+        }
+    }
+
+    /// Returns when an unanswered wait must look again, although nothing happened. It is later than
+    /// the time given to [`answer`](Self::answer), or the wait would look all the time.
+    pub(super) fn looks_again_at(&self, until: Until) -> Option<Instant> {
+        match until {
+            Until::Converged => self.state.converges_at(),
+            Until::Idle | Until::Paused => None,
         }
     }
 
@@ -177,12 +186,12 @@ impl Future for Waiting {
         // Cloned before the lock, and dropped after it: a waker may own anything.
         let waker = context.waker().clone();
         let mut core = lock(&this.shared.core);
-        if let Some(answer) = core.answer(this.until) {
+        if let Some(answer) = core.answer(this.until, now()) {
             return Poll::Ready(answer);
         }
         let replaced = core.wakers.set(&mut this.waker, waker);
         core.has_tasks = true;
-        if let Some(at) = core.state.converges_at() {
+        if let Some(at) = core.looks_again_at(this.until) {
             core.waker.wake_at(at);
         }
         drop(core);

@@ -107,3 +107,44 @@ fn a_waker_may_call_the_driver_and_panic() {
     calls.0.wait_converged(BOUND).unwrap();
     calls.0.stop(BOUND).unwrap();
 }
+
+/// A poll keeps the graph from being idle, although it is converged. It also keeps a timer.
+#[test]
+fn a_task_that_waits_for_an_idle_graph_sleeps() {
+    let spec = VertexSpec::new("a").with_poll(Duration::from_secs(3_600));
+    let driver = start(1, [counted(spec, &Arc::default())]);
+    driver.wait_converged(BOUND).unwrap();
+    let mut idle = pin!(driver.idle());
+    let mut polls = 0;
+    let waiting = std::future::poll_fn(|context| {
+        polls += 1;
+        idle.as_mut().poll(context)
+    });
+    let is_idle = smol::block_on(smol::future::or(async { waiting.await.is_ok() }, async {
+        smol::Timer::after(Duration::from_millis(100)).await;
+        false
+    }));
+    assert!(!is_idle);
+    assert!(polls < 10, "{polls} polls");
+    driver.stop(BOUND).unwrap();
+}
+
+#[test]
+fn the_end_of_a_driver_with_a_named_thread_ends_every_future() {
+    let gate = Gate::default();
+    let inner = gate.clone();
+    let run = move |_: &_, _| {
+        inner.pass();
+        Ok(Verdict::InPlace)
+    };
+    let driver = start(1, [vertex(VertexSpec::new("a").with_thread("named"), run)]);
+    gate.wait_for(1);
+    let waiting = driver.converged();
+    let waiting = std::thread::spawn(move || smol::block_on(waiting));
+    let stopped = driver.stopped();
+    gate.open();
+    smol::block_on(stopped);
+    let (sender, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(waiting.join().unwrap()));
+    assert!(ended.recv_timeout(BOUND).unwrap().unwrap_err().is_stopped());
+}

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use trueup_graph::{Driver, Failure, Records, RunContext, Verdict, Vertex, VertexSpec};
+use trueup_graph::{Driver, Failure, Record, Records, RunContext, Verdict, Vertex, VertexSpec};
 use trueup_journal::{Journal, LedgerScope};
 use trueup_reconcile::{Claim, ErrorClass, Ledger, MemoryLedger};
 use trueup_testkit::Scratch;
 
-use crate::support::{BOUND, Declared, Steps, config, dying, until};
+use crate::support::{BOUND, Declared, Gate, SharedLedger, Steps, config, dying, until};
 
 /// The state that outlives a process: the existing things, and the undone ones in order.
 #[derive(Default)]
@@ -238,4 +238,43 @@ fn a_restore_that_fails_or_panics_for_a_while_is_called_again() {
     let driver = Driver::start_with_restore(config(1), [], left_behind(), restore).unwrap();
     driver.wait_converged(BOUND).unwrap();
     assert_eq!(world.lock().unwrap().undone, ["thing"]);
+}
+
+/// A vertex that makes a thing on a thread of its own, and waits at a gate meanwhile.
+struct Held(Gate, Option<Vec<u8>>);
+
+impl Vertex for Held {
+    fn check_apply(&mut self, _: &RunContext, apply: bool) -> Result<Verdict, Failure> {
+        if !apply {
+            return Ok(Verdict::WouldChange);
+        }
+        self.0.pass();
+        self.1 = Some(b"made".to_vec());
+        Ok(Verdict::Changed)
+    }
+
+    fn records(&self) -> Records {
+        Records::Varying
+    }
+
+    fn record(&self) -> Option<Vec<u8>> {
+        self.1.clone()
+    }
+}
+
+#[test]
+fn a_stop_writes_the_record_of_a_run_on_a_named_thread() {
+    let ledger = Arc::new(Mutex::new(MemoryLedger::default()));
+    let gate = Gate::default();
+    let vertex = Held(gate.clone(), None);
+    let vertices: [Declared; 1] = [(VertexSpec::new("a").with_thread("named"), Box::new(vertex))];
+    let shared = Box::new(SharedLedger(Arc::clone(&ledger)));
+    let driver = Driver::start(config(1), vertices, shared).unwrap();
+    gate.wait_for(1);
+    let stopped = driver.stopped();
+    gate.open();
+    smol::block_on(stopped);
+    let owned = ledger.lock().unwrap().owned().unwrap();
+    let mut records = owned.values().filter_map(|it| Record::from_bytes(it)?.made);
+    assert_eq!(records.next().map(|it| it.undo.to_vec()), Some(b"made".to_vec()), "{owned:?}");
 }

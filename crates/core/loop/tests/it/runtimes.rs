@@ -338,3 +338,29 @@ fn a_task_waits_for_the_end_of_a_runner() {
     block_on(stopped);
     block_on(runner.stopped());
 }
+
+#[test]
+fn a_waker_that_panics_leaves_no_other_task_waiting() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker that panics, as it is to");
+        }
+    }
+    struct Sends(std::sync::mpsc::Sender<()>);
+    impl Wake for Sends {
+        fn wake(self: Arc<Self>) {
+            self.0.send(()).unwrap();
+        }
+    }
+    let running = running();
+    let (sender, woken) = channel();
+    let wakers = [Waker::from(Arc::new(Panics)), Waker::from(Arc::new(Sends(sender)))];
+    let handle = running.handle().clone();
+    let mut futures = [(); 2].map(|()| Box::pin(handle.ended()));
+    for (future, waker) in futures.iter_mut().zip(&wakers) {
+        assert!(future.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+    }
+    running.stop(LONG).unwrap();
+    woken.recv_timeout(LONG).unwrap();
+}
