@@ -121,7 +121,8 @@ pub trait Backend {
     ///
     /// # Errors
     ///
-    /// The subscription has ended. The driver subscribes again later.
+    /// The subscription has ended. Without a descriptor, the pass subscribes again; otherwise the
+    /// driver does later.
     fn drain(&mut self) -> Result<Events<Self::Key>, Self::Error> {
         Ok(Events::default())
     }
