@@ -231,7 +231,8 @@ fn a_request_that_ends_a_pass_that_has_only_looked_wakes_the_driver() {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
-    let requests: [(&str, bool, fn(&Handle<Scripted>)); 6] = [
+    type Request = fn(&Handle<Scripted>);
+    let requests: [(&str, bool, Request); 6] = [
         ("pause", true, |handle| drop(handle.paused())),
         ("stop", true, Handle::stop),
         ("set_desired", true, |handle| assert!(handle.set_desired(7).is_ok())),
