@@ -50,9 +50,9 @@ use crate::{Config, Error, Explanation, Failure, State, Vertex, VertexSpec};
 /// ```
 pub struct Driver {
     shared: Arc<Shared>,
-    runner: Runner,
+    runner: Arc<Runner>,
     /// A runner of one thread for each named thread of a vertex.
-    named: Mutex<BTreeMap<Arc<str>, Runner>>,
+    named: Mutex<BTreeMap<Arc<str>, Arc<Runner>>>,
 }
 
 impl Driver {
@@ -130,7 +130,7 @@ impl Driver {
                 ledger: Mutex::new(Some(ledger)),
                 coming: Default::default(),
             }),
-            runner: replacing::start_threads("graph", config.workers.saturating_add(2))?,
+            runner: Arc::new(replacing::start_threads("graph", config.workers.saturating_add(2))?),
             named: Mutex::default(),
         };
         driver.start_named(names)?;
@@ -217,11 +217,7 @@ impl Driver {
     /// A vertex still runs after the time `within`. Its thread ends once the vertex returns.
     pub fn stop(&self, within: Duration) -> Result<(), Error> {
         let end = after(now(), within);
-        let named = lock(&self.named);
-        match [&self.runner]
-            .into_iter()
-            .chain(named.values())
-            .try_for_each(|it| it.stop(end.saturating_duration_since(now())))
+        match self.runners().iter().try_for_each(|it| it.stop(end.saturating_duration_since(now())))
         {
             Ok(()) => {
                 self.shared.drop_ledger();
@@ -235,15 +231,19 @@ impl Driver {
     /// driver still ends, and drops the ledger with itself.
     pub fn stopped(&self) -> impl Future<Output = ()> + use<> {
         let shared = Arc::clone(&self.shared);
-        let named = lock(&self.named);
-        let runners = [&self.runner].into_iter().chain(named.values());
-        let ends: Vec<_> = runners.map(Runner::stopped).collect();
+        let ends: Vec<_> = self.runners().iter().map(|it| it.stopped()).collect();
         async move {
             for end in ends {
                 end.await;
             }
             shared.drop_ledger();
         }
+    }
+
+    /// Returns the runners of all threads. A call that waits for them must not keep the lock.
+    fn runners(&self) -> Vec<Arc<Runner>> {
+        let named = lock(&self.named);
+        [&self.runner].into_iter().chain(named.values()).cloned().collect()
     }
 
     /// Waits until the graph is converged: no vertex was dirty or running for the [quiet

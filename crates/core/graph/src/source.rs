@@ -61,33 +61,34 @@ pub struct SourceVertex<S: Source> {
 
 struct SharedLoop<S: Source> {
     handle: Handle<S>,
-    running: Mutex<RunningLoop<S>>,
-}
-
-struct RunningLoop<S: Source> {
-    /// `None` once it has ended, or during a call, so that a panic drops it.
-    passes: Option<Loop<'static, S>>,
-    ended: Option<Result<(), trueup_loop::Error>>,
+    /// `None` once the loop has ended, or during a call, so that a panic drops it.
+    passes: Mutex<Option<Loop<'static, S>>>,
+    ended: Mutex<Option<Result<(), trueup_loop::Error>>>,
     /// Makes the graph call [`Vertex::events`].
-    waker: Option<Waker>,
+    waker: Mutex<Option<Waker>>,
 }
 
-impl<S: Source> RunningLoop<S> {
+impl<S: Source> SharedLoop<S> {
     /// Lets the loop take steps.
-    fn call(&mut self, steps: impl FnOnce(&mut Loop<'static, S>) -> Step) -> Step {
-        let Some(mut passes) = self.passes.take() else {
+    fn call(&self, steps: impl FnOnce(&mut Loop<'static, S>) -> Step) -> Step {
+        // Declared before the lock, so dropped after it: the end of a loop wakes tasks.
+        let mut taken;
+        let mut passes = lock(&self.passes);
+        taken = passes.take();
+        let Some(running) = &mut taken else {
             return Step::Ended(self.result());
         };
-        let step = steps(&mut passes);
+        let step = steps(running);
         match &step {
-            Step::Ended(result) => self.ended = Some(result.clone()),
-            _ => self.passes = Some(passes),
+            Step::Ended(result) => *lock(&self.ended) = Some(result.clone()),
+            _ => *passes = taken,
         }
         step
     }
 
     fn result(&self) -> Result<(), trueup_loop::Error> {
-        self.ended.clone().unwrap_or_else(|| Err(trueup_loop::Error::new(ErrorKind::Panicked)))
+        let ended = lock(&self.ended).clone();
+        ended.unwrap_or_else(|| Err(trueup_loop::Error::new(ErrorKind::Panicked)))
     }
 }
 
@@ -108,9 +109,13 @@ impl<S: Source> SourceVertex<S> {
     /// run on the graph's threads.
     pub fn of_loop(passes: Loop<'static, S>) -> Self {
         let handle = passes.handle();
-        let running = RunningLoop { passes: Some(passes), ended: None, waker: None };
-        let shared = Arc::new(SharedLoop { handle, running: Mutex::new(running) });
-        SourceVertex { shared, reversed: None, is_reversing: false }
+        let shared = SharedLoop {
+            handle,
+            passes: Mutex::new(Some(passes)),
+            ended: Mutex::default(),
+            waker: Mutex::default(),
+        };
+        SourceVertex { shared: Arc::new(shared), reversed: None, is_reversing: false }
     }
 
     /// Sets the desired state to apply after the vertex leaves the graph, usually the empty one.
@@ -129,24 +134,23 @@ impl<S: Source> SourceVertex<S> {
     /// was stopped.
     pub fn ended(&self) -> Option<Result<(), trueup_loop::Error>> {
         let is_ended = self.handle().is_ended();
-        is_ended.then(|| lock(&self.shared.running).result())
+        is_ended.then(|| self.shared.result())
     }
 
     fn pass(&self, context: &RunContext, apply: bool, is_forced: bool) -> Result<Verdict, Failure> {
         let should_continue = || context.should_continue();
         let before_change =
             |kinds: &[&'static str]| context.will_change(kinds.iter().copied()).is_ok();
-        let mut running = lock(&self.shared.running);
-        let mut pass = |is_forced| {
-            running.call(|it| it.pass(apply, is_forced, &should_continue, &before_change))
-        };
-        let step = match pass(is_forced) {
-            Step::Rest(_) if self.verdict(None).is_err() => pass(true),
-            step => step,
-        };
+        let step = self.shared.call(|it| {
+            let mut pass = |is_forced| it.pass(apply, is_forced, &should_continue, &before_change);
+            match pass(is_forced) {
+                Step::Rest(_) if self.verdict(None).is_err() => pass(true),
+                step => step,
+            }
+        });
         // The loop now waits for something else.
-        running.waker.iter().for_each(Waker::wake_by_ref);
-        drop(running);
+        let waker = lock(&self.shared.waker).clone();
+        waker.into_iter().for_each(Waker::wake);
         match step {
             Step::Looked => Ok(Verdict::WouldChange),
             Step::Passed => self.verdict(Some(context)),
@@ -255,10 +259,10 @@ where
     }
 
     fn watch(&mut self, _: Hints, waker: Waker) -> Result<bool, Failure> {
-        let mut running = lock(&self.shared.running);
-        running.waker = Some(waker.clone());
+        let replaced = lock(&self.shared.waker).replace(waker.clone());
+        drop(replaced);
         // The loop subscribes before the first pass.
-        match running.call(|it| {
+        match self.shared.call(|it| {
             it.set_waker(waker);
             it.poll(false)
         }) {
@@ -268,15 +272,16 @@ where
     }
 
     fn events(&mut self, turn: Turn<'_>) -> Result<Option<Instant>, Failure> {
-        let mut running = lock(&self.shared.running);
-        match running.call(|it| it.poll(turn.is_readable())) {
-            Step::Ended(result) => Err(ended(result)),
-            Step::Rest(rest) => {
-                if let Some(passes) = &running.passes {
-                    passes.sleep(turn, rest);
-                }
-                Ok(rest.pass_at)
+        let step = self.shared.call(|it| {
+            let step = it.poll(turn.is_readable());
+            if let Step::Rest(rest) = &step {
+                it.sleep(turn, *rest);
             }
+            step
+        });
+        match step {
+            Step::Ended(result) => Err(ended(result)),
+            Step::Rest(rest) => Ok(rest.pass_at),
             Step::Looked | Step::Passed => Ok(None),
         }
     }

@@ -121,7 +121,8 @@ impl<B: Backend> EngineHandle<B> {
     ///
     /// # Errors
     ///
-    /// [`Timeout`](ErrorKind::Timeout): the job continues. Otherwise the errors of
+    /// [`Timeout`](ErrorKind::Timeout): a job that has begun continues; one that is
+    /// [waiting](JobState::Waiting) begins only if submitted again. Otherwise the errors of
     /// [`submit_job`](Self::submit_job).
     pub fn wait_job(
         &self,
@@ -149,7 +150,8 @@ impl<B: Backend> EngineHandle<B> {
     /// Returns the future of [`wait_job`](Self::wait_job), with its errors. The call itself submits
     /// the job. The future needs no runtime, and has no time limit: take the runtime's.
     /// [`Timeout`](ErrorKind::Timeout) means that too many jobs wait in the queue. If the future is
-    /// dropped, the job continues.
+    /// dropped, a job that has begun continues, and one that has not begun is tried once more. Then
+    /// a [waiting](JobState::Waiting) job begins only if submitted again.
     ///
     /// ```
     /// # use trueup_control::{Action, Backend, EngineHandle, Error};
@@ -168,20 +170,27 @@ impl<B: Backend> EngineHandle<B> {
     ) -> impl Future<Output = Result<JobState, Error>> + use<B> {
         let handle = self.clone();
         let (job, action) = (idempotency_key.to_owned(), action.clone());
-        let mut asked = handle.ask_later(&job, &action, Duration::ZERO);
+        let mut asked = handle.ask_later(&job, &action, Duration::ZERO, false);
         async move {
             loop {
-                match asked?.await {
-                    Ok(JobState::Waiting | JobState::Running { .. }) => {}
+                let has_begun = match asked?.await {
+                    Ok(JobState::Waiting) => false,
+                    Ok(JobState::Running { .. }) => true,
                     answer => return answer,
-                }
-                asked = handle.ask_later(&job, &action, handle.0.config.poll);
+                };
+                asked = handle.ask_later(&job, &action, handle.0.config.poll, has_begun);
             }
         }
     }
 
-    /// Submits a job after a delay.
-    fn ask_later(&self, job: &str, action: &Action, delay: Duration) -> Result<Asked, Error> {
+    /// Submits a job after a delay; one that has begun, only to ask for its state.
+    fn ask_later(
+        &self,
+        job: &str,
+        action: &Action,
+        delay: Duration,
+        has_begun: bool,
+    ) -> Result<Asked, Error> {
         check_job_key(job)?;
         self.0.recover()?;
         self.0.check_request(job, action)?;
@@ -190,7 +199,7 @@ impl<B: Backend> EngineHandle<B> {
         let ask = move || shared.run_job(&job, action);
         let queue = &self.0.queue;
         let ticket = queue.submit_after(self.0.lane(&object), delay, ask).map_err(not_taken)?;
-        Ok(Asked { ticket, is_delayed: !delay.is_zero() })
+        Ok(Asked { ticket, has_begun })
     }
 
     /// Returns the actions that wait for an approval.
@@ -322,7 +331,8 @@ impl<B: Backend> EngineHandle<B> {
 /// The future of a submitted job's state.
 struct Asked {
     ticket: Ticket<Result<JobState, Error>>,
-    is_delayed: bool,
+    /// True if the job began before this was submitted.
+    has_begun: bool,
 }
 
 impl Future for Asked {
@@ -339,8 +349,8 @@ impl Future for Asked {
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        // The job was submitted before, so this only asks for its state.
-        if self.is_delayed {
+        // This only asks for the job's state.
+        if self.has_begun {
             self.ticket.cancel();
         }
     }

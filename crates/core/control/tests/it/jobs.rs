@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Barrier;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Barrier};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -90,6 +92,39 @@ fn a_task_waits_for_the_end_of_a_job() {
     assert_eq!(waiting.join().unwrap(), ErrorKind::Ended);
     let late = smol::block_on(handle.job_ended("l", &snapshot("l", "l"))).unwrap_err();
     assert_eq!(late.kind(), ErrorKind::Ended);
+}
+
+#[test]
+fn a_waiting_job_is_tried_once_more_after_its_future_is_dropped() {
+    let sim = Sim::new();
+    sim.world().mode = Mode::Task(10);
+    let engine = sim.engine(fixed([]));
+    let handle = engine.handle();
+    let first = || handle.submit_job("first", snapshot("a", "first")).unwrap();
+    assert!(matches!(first(), JobState::Running { .. }));
+    let (sender, answered) = channel();
+    let waker = Waker::from(Arc::new(Sends(sender)));
+    let mut ended = Box::pin(handle.job_ended("k", &snapshot("a", "k")));
+    let mut poll = || ended.as_mut().poll(&mut Context::from_waker(&waker));
+    // The answer may come before the first poll; then that poll asks again.
+    assert!(poll().is_pending());
+    answered.recv_timeout(Duration::from_secs(60)).unwrap();
+    sim.advance(10);
+    assert_eq!(first(), JobState::Succeeded);
+    assert!(poll().is_pending());
+    drop(ended);
+    while sim.world().starts < 2 {
+        thread::yield_now();
+    }
+}
+
+/// A waker that sends.
+struct Sends(Sender<()>);
+
+impl Wake for Sends {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.send(());
+    }
 }
 
 #[test]

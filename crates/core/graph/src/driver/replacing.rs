@@ -138,7 +138,7 @@ impl Driver {
                 lock(&shared.core).named.insert(Arc::clone(&name), Named::new(member));
                 Arc::new(NamedWork { shared, thread })
             });
-            runners.insert(name, runner);
+            runners.insert(name, Arc::new(runner));
         }
         Ok(())
     }

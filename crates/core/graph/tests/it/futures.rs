@@ -148,3 +148,24 @@ fn the_end_of_a_driver_with_a_named_thread_ends_every_future() {
     std::thread::spawn(move || sender.send(waiting.join().unwrap()));
     assert!(ended.recv_timeout(BOUND).unwrap().unwrap_err().is_stopped());
 }
+
+#[test]
+fn a_stop_that_waits_blocks_no_other_call() {
+    let gate = Gate::default();
+    let inner = gate.clone();
+    let run = move |_: &_, _| {
+        inner.pass();
+        Ok(Verdict::InPlace)
+    };
+    let driver = Arc::new(start(1, [vertex(VertexSpec::new("a"), run)]));
+    gate.wait_for(1);
+    let waiting = Arc::clone(&driver);
+    let stopping = std::thread::spawn(move || waiting.stop(BOUND));
+    let waits = pin!(driver.converged());
+    assert!(smol::block_on(waits).unwrap_err().is_stopped());
+    // The other thread now waits.
+    let stopped = driver.stopped();
+    gate.open();
+    smol::block_on(stopped);
+    stopping.join().unwrap().unwrap();
+}

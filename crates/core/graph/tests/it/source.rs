@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use trueup_graph::{Driver, SourceVertex, VertexSpec};
@@ -256,4 +258,30 @@ fn a_loop_that_is_stopped_through_its_handle_ends_in_the_graph() {
     vertex.handle().wait_ended(BOUND).unwrap();
     assert!(vertex.ended().unwrap().is_ok());
     driver.stop(BOUND).unwrap();
+}
+
+#[test]
+fn a_waker_that_the_end_of_a_loop_calls_may_ask_for_its_result() {
+    struct Asks(SourceVertex<Values<false>>, Sender<bool>);
+    impl Wake for Asks {
+        fn wake(self: Arc<Self>) {
+            let _ = self.1.send(self.0.ended().is_some_and(|it| it.is_ok()));
+        }
+    }
+    let source = Values::<false>(Arc::default());
+    let vertex = SourceVertex::new(source, (), BTreeMap::new(), MemoryLedger::default(), ());
+    let driver = start(1, [(VertexSpec::new("values"), Box::new(vertex.clone()) as _)]);
+    driver.wait_converged(BOUND).unwrap();
+    let (sender, results) = channel();
+    let waker = Waker::from(Arc::new(Asks(vertex.clone(), sender)));
+    let mut ended = Box::pin(vertex.handle().ended());
+    assert!(ended.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    vertex.handle().stop();
+    // The request to stop wakes the task, too.
+    while !results.recv_timeout(BOUND).unwrap() {
+        if ended.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+            break;
+        }
+    }
+    assert!(vertex.ended().unwrap().is_ok());
 }
