@@ -57,8 +57,8 @@ impl Programs {
 /// other network daemons.
 const LEFT_OUT: [&str; 3] = ["crash", "simulate", "daemons"];
 
-/// Tests of a program that hardly depend on the kernel: they are about arguments, about trueup's own
-/// files, and about text. An emulated machine leaves them out where it is to be short.
+/// Tests of a program that hardly depend on the kernel: they are about arguments, about trueup's
+/// own files, and about text. An emulated machine leaves them out where it is to be short.
 const SKIPPED: (&str, [&str; 30]) = (
     "e2e/cli",
     [

@@ -71,8 +71,9 @@ impl LedgerScope {
 /// the outcome that was read back. A crash in between leaves intents open. The next pass finds them
 /// in [`open_intents`](Self::open_intents), observes the objects, and commits their outcomes.
 ///
-/// A call with nothing to record costs nothing. A ledger may refuse a whole call for one key or value
-/// that is too long, so a source checks each against [`Claim::MAX_KEY`] and [`Claim::MAX_VALUE`].
+/// A call with nothing to record costs nothing. A ledger may refuse a whole call for one key or
+/// value that is too long, so a source checks each against [`Claim::MAX_KEY`] and
+/// [`Claim::MAX_VALUE`].
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -149,8 +150,8 @@ impl Error for LedgerError {
     }
 }
 
-/// A ledger in memory, for tests, and for programs whose restart may forget what they own. It refuses
-/// what a durable ledger may refuse.
+/// A ledger in memory, for tests, and for programs whose restart may forget what they own. It
+/// refuses what a durable ledger may refuse.
 ///
 /// ```
 /// use std::collections::BTreeMap;

@@ -1,10 +1,10 @@
 //! [`Monitor`]: turns the kernel's events into a [`DirtySet`].
 //!
-//! An event names objects to read again. Only of a few kinds it also brings the object's state, which
-//! a reader may use if it knows all others ([`DirtySet::objects`]). The kernel silently removes
-//! routes when a link goes down, or an address or nexthop object is deleted. Such routes are named
-//! by the object they depend on. If an event cannot be read, or events were lost, everything is
-//! dirty.
+//! An event names objects to read again. Only of a few kinds it also brings the object's state,
+//! which a reader may use if it knows all others ([`DirtySet::objects`]). The kernel silently
+//! removes routes when a link goes down, or an address or nexthop object is deleted. Such routes
+//! are named by the object they depend on. If an event cannot be read, or events were lost,
+//! everything is dirty.
 //!
 //! A socket filter drops events outside the scope in the kernel ([`mod@filter`]), so that they
 //! neither wake the reader nor fill the queue.

@@ -349,8 +349,8 @@ impl<'a> Pass<'a> {
                 || self.moves_neighbour(&next.plan))
     }
 
-    /// Returns true if a plan deletes a neighbour that is to move to another device. It stays until it
-    /// can be there, which only a plan over everything shows.
+    /// Returns true if a plan deletes a neighbour that is to move to another device. It stays until
+    /// it can be there, which only a plan over everything shows.
     fn moves_neighbour(&self, plan: &Plan) -> bool {
         let deletes = plan.ops.iter().filter(|op| op.action == Action::Delete);
         let mut going = deletes.filter_map(|op| <&Neighbour>::try_from(&op.object).ok()).peekable();

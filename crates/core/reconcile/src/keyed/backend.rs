@@ -51,9 +51,9 @@ pub trait Backend {
     ///
     /// A [`Create`](Change::Create) must fail if the key has an object by now, with an error of
     /// class [`Conflict`](ErrorClass::Conflict), because that object is another writer's. If it is
-    /// equal, [`DoneAlready`](ErrorClass::DoneAlready) may stand for the conflict: it stays foreign.
-    /// An update or a delete should fail if the object is no longer `from`, if the subsystem can
-    /// check that. `Ok` means accepted; the pass reads back the result.
+    /// equal, [`DoneAlready`](ErrorClass::DoneAlready) may stand for the conflict: it stays
+    /// foreign. An update or a delete should fail if the object is no longer `from`, if the
+    /// subsystem can check that. `Ok` means accepted; the pass reads back the result.
     ///
     /// # Errors
     ///

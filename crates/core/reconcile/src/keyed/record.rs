@@ -23,8 +23,8 @@ pub(super) struct Record<V> {
     /// values themselves may be another writer's, and too long for the ledger.
     #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
     pub(super) otherwise: Option<(u64, u64)>,
-    /// The digest of the value of an object to delete, if it differs from `ours`. After a crash, only
-    /// the value shows that the object has not been deleted yet.
+    /// The digest of the value of an object to delete, if it differs from `ours`. After a crash,
+    /// only the value shows that the object has not been deleted yet.
     #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
     pub(super) deletes: Option<u64>,
 }

@@ -28,8 +28,8 @@ use crate::{
 /// - A pass over dirty keys looks at: keys of events, declared values that have changed, keys left
 ///   by an earlier pass, and failed keys that are due again. After events of more than 4096 keys,
 ///   it looks at everything.
-/// - An object that another writer undoes more than three times in a minute is restored with growing
-///   delays, from one second to one minute. Another declared value ends the delay.
+/// - An object that another writer undoes more than three times in a minute is restored with
+///   growing delays, from one second to one minute. Another declared value ends the delay.
 pub struct Keyed<B: Backend> {
     pub(super) backend: B,
     /// What the last pass knew; `None` if the next one must look at everything.
@@ -53,8 +53,8 @@ pub struct Keyed<B: Backend> {
 }
 
 /// The number of keys of events that are kept for the next pass. Passes may be paused while events
-/// arrive, and a backend may report other writers' objects, so a limit is needed. Beyond it, the next
-/// pass looks at everything, as it does after as many changes of [`Entries`].
+/// arrive, and a backend may report other writers' objects, so a limit is needed. Beyond it, the
+/// next pass looks at everything, as it does after as many changes of [`Entries`].
 const MAX_DIRTY: usize = KEPT;
 
 struct Known<B: Backend> {
