@@ -16,7 +16,7 @@ const FOREIGN: [&str; 4] = [
     "tcp dport 22 drop comment \"ssh\"",
     "udp dport 53 accept comment \"dns trueup\"",
     "tcp dport { 22 comment \"trueup ssh\", 80 } accept comment \"mine\"",
-    "tcp dport { 22 comment \"trueup ssh\", 80 } log prefix \"mine\"",
+    "tcp dport { 22 comment \"trueup ssh\", 80 } iifname \"mine\"",
 ];
 
 /// The chain with another program's rules, and a desk for the agent.
