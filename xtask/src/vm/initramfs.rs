@@ -10,7 +10,7 @@ use std::process::Command;
 
 use super::cpio::Archive;
 use super::package::Package;
-use super::programs::{Programs, skips};
+use super::programs::Programs;
 use crate::tools::{FOR_TESTS, Result, at, entries, find, output, root};
 
 /// The modules to load before the first test, with their dependencies: to load them on demand, the
@@ -90,7 +90,7 @@ load() { insmod \"$1\" || echo \"@vm broken insmod $1\"; }
 # One for hardware that is absent is an accelerator: a module that cannot do without it fails.
 load_for_others() { said=$(insmod \"$1\" 2>&1) && return; case \"$said\" in *'No such device'*) ;; *) echo \"@vm broken $said\";; esac; }
 # An emulated processor has no time to spare: no more tests at once than there are processors.
-run() { cd \"$2\"; echo \"@vm start $1\"; \"$3\" --color=never --test-threads=$(nproc) ${TRUEUP_SHORT:+$5} \"$4\"; echo \"@vm end $1 $?\"; }
+run() { cd \"$2\"; echo \"@vm start $1\"; \"$3\" --color=never --test-threads=$(nproc) \"$4\"; echo \"@vm end $1 $?\"; }
 echo \"@vm kernel $(uname -r)\"
 "
     .to_owned();
@@ -109,9 +109,7 @@ echo \"@vm kernel $(uname -r)\"
     for program in &programs.tests {
         let (name, filter) = (&program.name, &programs.filter);
         let (dir, path) = (program.dir.display(), program.path.display());
-        // A test that is named runs.
-        let skips = if filter.is_empty() { skips(name) } else { String::new() };
-        script.push_str(&format!("run '{name}' '{dir}' '{path}' '{filter}' '{skips}'\n"));
+        script.push_str(&format!("run '{name}' '{dir}' '{path}' '{filter}'\n"));
     }
     script.push_str("echo '@vm done'\npoweroff -f\n");
     script

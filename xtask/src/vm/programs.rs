@@ -15,7 +15,7 @@ pub(super) struct Programs {
     pub(super) others: Vec<PathBuf>,
     /// Part of the names of the tests to run; all if empty.
     pub(super) filter: String,
-    /// True if random tests should try fewer cases on an emulated machine.
+    /// True if an emulated machine should do less.
     pub(super) is_short: bool,
 }
 
@@ -26,13 +26,14 @@ impl Programs {
         names.sort();
         names.dedup();
         let words: Vec<_> = names.iter().flat_map(|name| ["--test", name]).collect();
-        Programs::of(&build(&words)?, only)
+        Programs::of(&build(&words)?, only, false)
     }
 
-    /// Selects the programs that need a kernel, or `only` the named one.
-    pub(super) fn of(built: &[Program], only: Option<&str>) -> Result<Programs> {
+    /// Selects the programs that need a kernel, or `only` the named one; fewer if it `is_short`.
+    pub(super) fn of(built: &[Program], only: Option<&str>, is_short: bool) -> Result<Programs> {
+        let names = targets(only)?.into_iter().map(|(package, target)| name_of(&package, &target));
         let wanted: Vec<_> =
-            targets(only)?.iter().map(|(package, target)| name_of(package, target)).collect();
+            names.filter(|name| !is_short || !LEFT_OUT_IF_SHORT.contains(&&**name)).collect();
         let tests: Vec<_> = built
             .iter()
             .filter(|program| program.is_test && wanted.contains(&program.name))
@@ -43,7 +44,8 @@ impl Programs {
             .iter()
             .filter(|program| !program.is_test && tests.iter().any(|test| test.dir == program.dir))
             .map(|program| program.path.clone());
-        let mut programs = Programs { others: others.collect(), tests, ..Programs::default() };
+        let others = others.collect();
+        let mut programs = Programs { tests, others, is_short, ..Programs::default() };
         programs.tests.sort_by(|a, b| a.name.cmp(&b.name));
         match wanted.iter().find(|name| programs.tests.iter().all(|test| test.name != **name)) {
             Some(name) => Err(format!("{name} was not built")),
@@ -57,49 +59,9 @@ impl Programs {
 /// other network daemons.
 const LEFT_OUT: [&str; 3] = ["crash", "simulate", "daemons"];
 
-/// Tests of a program that hardly depend on the kernel: they are about arguments, about trueup's
-/// own files, and about text. An emulated machine leaves them out where it is to be short.
-const SKIPPED: (&str, [&str; 30]) = (
-    "e2e/cli",
-    [
-        "a_damaged_journal_stops_a_pass_until_it_is_repaired",
-        "a_directory_that_has_nothing_of_a_namespace_hides_nothing",
-        "a_file_may_come_through_a_pipe_and_as_json",
-        "a_file_that_others_can_write_is_refused_unless_it_is_trusted",
-        "a_journal_that_is_held_can_be_read_and_not_repaired",
-        "a_path_of_bytes_that_are_no_text_does_not_break_json",
-        "a_reader_that_goes_away_is_no_failure",
-        "a_repair_leaves_a_file_that_is_no_journal_as_it_is",
-        "a_repair_that_loses_nothing_needs_no_flag",
-        "a_report_that_cannot_be_written_is_exit_code_two",
-        "a_state_directory_that_is_made_can_be_searched_by_all",
-        "a_store_that_another_process_has_changes_nothing",
-        "a_usual_directory_of_another_user_is_left_out_of_a_check",
-        "an_empty_boot_id_is_no_boot",
-        "errors_in_the_file_change_nothing",
-        "nothing_is_made_that_could_not_be_remembered",
-        "state_is_kept_under_run_else_in_the_users_runtime_directory",
-        "the_blocks_of_output_are_what_is_printed",
-        "the_commands_of_the_page_are_those_of_the_help",
-        "the_file_of_the_page_is_one",
-        "the_ledger_of_another_boot_is_none",
-        "the_options_of_the_page_are_those_of_the_help",
-        "the_page_of_the_world_names_each_task_and_option",
-        "the_page_on_sources_shows_the_rules_of_a_section",
-        "the_pictures_are_what_is_printed",
-        "the_unit_of_the_example_says_what_the_page_says",
-        "usage_errors_exit_with_one_and_help_with_zero",
-        "what_is_no_whole_journal_is_told_and_left",
-        "without_journals_there_is_nothing_to_do_and_nothing_is_made",
-        "without_the_feature_endpoints_are_refused",
-    ],
-);
-
-/// Returns the arguments that leave out such tests of a program.
-pub(super) fn skips(program: &str) -> String {
-    let skipped = (program == SKIPPED.0).then_some(SKIPPED.1);
-    skipped.into_iter().flatten().map(|test| format!("--skip {test} ")).collect()
-}
+/// Programs that a short run leaves out as well: they test mostly files, commands, text, and long
+/// series of changes, and take an emulated machine half of its time.
+const LEFT_OUT_IF_SHORT: [&str; 4] = ["e2e/cli", "e2e/drift", "e2e/graph", "world/contract"];
 
 /// Returns the test targets with their own `main`, which enter a namespace: package and name.
 fn targets(only: Option<&str>) -> Result<Vec<(String, String)>> {
@@ -146,25 +108,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_skipped_test_is_one_of_its_program() {
-        let program =
-            crate::tools::root().join("crates/test").join(SKIPPED.0.replace('/', "/tests/"));
-        let tests = fs::read_to_string(program.join("main.rs")).unwrap();
-        for test in SKIPPED.1 {
-            assert_eq!(tests.matches(&format!("\n    {test},\n")).count(), 1, "{test}");
-            // A test is left out by a part of its name.
-            assert_eq!(tests.matches(test).count(), 1, "{test}");
-        }
-        assert_eq!((skips("e2e/graph"), skips("e2e/cli").is_empty()), (String::new(), false));
-    }
-
-    #[test]
     fn the_targets_with_a_main_of_their_own_are_found() {
         let targets = targets(None).unwrap();
         let has =
             |package: &str, name: &str| targets.contains(&(package.to_owned(), name.to_owned()));
         assert!(has("trueup-rtnl", "kernel") && has("trueup-e2e", "scale"), "{targets:?}");
         assert!(!has("trueup-file", "good"), "{targets:?}");
+        let names: Vec<_> = targets.iter().map(|(package, name)| name_of(package, name)).collect();
+        assert!(
+            LEFT_OUT_IF_SHORT.iter().all(|it| names.iter().any(|name| name == it)),
+            "{names:?}"
+        );
         for left_out in ["crash", "simulate", "daemons"] {
             assert!(!has("trueup-e2e", left_out), "{targets:?}");
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use trueup_queue::Ticket;
-use trueup_reconcile::{ErrorClass, Ledger, PassLimits, utc};
+use trueup_reconcile::{Claim, ErrorClass, Ledger, PassLimits, utc};
 
 use super::approvals::ApprovalRequest;
 use super::changed;
@@ -196,8 +196,8 @@ impl<B: Backend> Pass<'_, B> {
         let Some(last) = self.last_desired else {
             return Ok(());
         };
-        for key in changed(last, desired) {
-            let name = self.shared.name(key);
+        let names = changed(last, desired).map(|key| self.shared.name(key));
+        for name in names.filter(|name| is_recordable(name)) {
             let cleared = self.shared.journal.clear_backoff(name.as_bytes());
             cleared.map_err(Error::journal)?;
         }
@@ -223,7 +223,14 @@ impl<B: Backend> Pass<'_, B> {
                 // The op of the object's operation, in flight or ended, represents the object.
                 continue;
             }
-            let backoff = backoffs.get(shared.name(&action.key).as_bytes());
+            let name = shared.name(&action.key);
+            if !is_recordable(&name) {
+                let (length, most) = (name.len(), Claim::MAX_KEY);
+                let why = format!("its key has {length} bytes in the journal, of at most {most}");
+                ops.fail(action, ErrorClass::Invalid, why);
+                continue;
+            }
+            let backoff = backoffs.get(name.as_bytes());
             let failed_before = match backoff {
                 Some(_) => shared.last_failure(&action.key)?,
                 None => None,
@@ -344,6 +351,11 @@ impl<B: Backend> Pass<'_, B> {
         }
         Ok(())
     }
+}
+
+/// Returns true if the journal and each ledger hold an object's name.
+fn is_recordable(name: &str) -> bool {
+    name.len() <= Claim::MAX_KEY
 }
 
 /// The ops of a running pass.

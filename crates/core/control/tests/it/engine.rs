@@ -142,6 +142,27 @@ fn a_driver_s_limits_are_kept() {
 }
 
 #[test]
+fn an_object_whose_key_is_too_long_stops_no_other() {
+    let sim = Sim::new();
+    let long = "x".repeat(65_536);
+    let desired = fixed([("a", "1"), (&long, "1")]);
+    let (mut engine, mut ledger) = (sim.engine(desired.clone()), MemoryLedger::default());
+    for memory in ["1", "2"] {
+        desired.set(Some(objects([("a", memory), (&long, memory)])));
+        let report = pass(&mut engine, &mut ledger);
+        let [of_a, of_long] = report.ops() else { panic!("{report:?}") };
+        assert_eq!((&*of_a.action.key, &of_a.outcome), ("a", &Outcome::Applied));
+        let Outcome::Failed(failure) = &of_long.outcome else { panic!("{of_long:?}") };
+        assert_eq!(failure.class, ErrorClass::Invalid);
+        assert!(!report.converged());
+        assert_eq!(sim.world().objects, objects([("a", memory)]));
+    }
+    // Once nobody declares it, nothing is left of it.
+    desired.set(Some(objects([("a", "2")])));
+    assert!(pass(&mut engine, &mut ledger).converged());
+}
+
+#[test]
 fn an_object_that_another_writer_removed_and_made_again_is_foreign() {
     let sim = Sim::new();
     let desired = fixed([("a", "1")]);
