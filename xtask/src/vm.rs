@@ -79,8 +79,8 @@ pub(crate) fn run(options: &Options) -> Result<String> {
     Ok(summaries)
 }
 
-/// Runs built programs on a kernel. An emulated machine does less than with [`run`], so the results
-/// are not kept.
+/// Runs built programs on a kernel, fewer than [`run`] does. An emulated machine also does less in
+/// each. So the results are not kept.
 pub(crate) fn test(kernel: &str, built: &[Program]) -> Result<String> {
     on_each(&[kernel], None, &Programs::of(built, None, true)?, false)
 }

@@ -157,7 +157,7 @@ fn an_object_whose_key_is_too_long_stops_no_other() {
         assert!(!report.converged());
         assert_eq!(sim.world().objects, objects([("a", memory)]));
     }
-    // Once nobody declares it, nothing is left of it.
+    // Once it is no longer declared, nothing is left of it.
     desired.set(Some(objects([("a", "2")])));
     assert!(pass(&mut engine, &mut ledger).converged());
 }

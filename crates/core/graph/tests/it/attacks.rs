@@ -9,7 +9,7 @@ use trueup_graph::{Driver, ErrorKind, Failure, RunContext, Verdict, Vertex, Vert
 use trueup_reconcile::{ErrorClass, Hints, Ledger, LedgerError, MemoryLedger};
 use trueup_testkit::{Claims, InterceptedLedger};
 
-use crate::support::{BOUND, Declared, Gate, config, counted, start, until, vertex};
+use crate::support::{BOUND, Declared, Gate, config, counted, gated, start, until, vertex};
 
 /// A vertex that runs a function when it is dropped.
 struct Dropped<F: FnMut(Option<&Hints>) + Send + 'static> {
@@ -105,15 +105,11 @@ fn vertices_that_panic_when_dropped_with_the_driver_do_no_harm() {
 #[test]
 fn a_vertex_that_never_returns_holds_up_what_depends_on_it_alone() {
     let gate = Gate::default();
-    let inner = gate.clone();
     let count = Arc::default();
     let driver = start(
         2,
         [
-            vertex(VertexSpec::new("stuck"), move |_, _| {
-                inner.pass();
-                Ok(Verdict::InPlace)
-            }),
+            gated(VertexSpec::new("stuck"), &gate, Ok(Verdict::InPlace)),
             counted(VertexSpec::new("child").after("stuck"), &count),
             counted(VertexSpec::new("other"), &count),
         ],

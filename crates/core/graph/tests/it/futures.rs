@@ -9,7 +9,7 @@ use std::time::Duration;
 use trueup_graph::{Config, Driver, Error, Failure, Verdict, VertexSpec};
 use trueup_reconcile::{ErrorClass, MemoryLedger};
 
-use crate::support::{BOUND, Gate, counted, start, until, vertex};
+use crate::support::{BOUND, Gate, counted, gated, start, until};
 
 /// Waits for each state of a driver, one after the other.
 async fn wait_for_all(driver: Driver, count: Arc<AtomicUsize>) -> Result<(), Error> {
@@ -39,6 +39,10 @@ fn counting() -> (Driver, Arc<AtomicUsize>) {
     (driver, count)
 }
 
+fn failed() -> Result<Verdict, Failure> {
+    Err(Failure::new(ErrorClass::Invalid, "as it is to"))
+}
+
 #[test]
 fn tasks_wait_for_a_driver_under_smol_and_tokio() {
     let (driver, count) = counting();
@@ -52,12 +56,7 @@ fn tasks_wait_for_a_driver_under_smol_and_tokio() {
 fn the_end_of_a_driver_ends_every_future() {
     for is_stopped in [true, false] {
         let gate = Gate::default();
-        let inner = gate.clone();
-        let run = move |_: &_, _| {
-            inner.pass();
-            Err(Failure::new(ErrorClass::Invalid, "as it is to"))
-        };
-        let driver = start(1, [vertex(VertexSpec::new("a"), run)]);
+        let driver = start(1, [gated(VertexSpec::new("a"), &gate, failed())]);
         gate.wait_for(1);
         let waiting = [driver.converged(), driver.converged(), driver.converged()];
         let [never, dropped, mut polled] = waiting.map(Box::pin);
@@ -88,12 +87,7 @@ fn a_waker_may_call_the_driver_and_panic() {
         }
     }
     let gate = Gate::default();
-    let inner = gate.clone();
-    let run = move |_: &_, _| {
-        inner.pass();
-        Ok(Verdict::InPlace)
-    };
-    let driver = start(1, [vertex(VertexSpec::new("a"), run)]);
+    let driver = start(1, [gated(VertexSpec::new("a"), &gate, Ok(Verdict::InPlace))]);
     gate.wait_for(1);
     let calls = Arc::new(Calls(driver, AtomicUsize::new(0)));
     let mut idle = pin!(calls.0.idle());
@@ -132,13 +126,8 @@ fn a_task_that_waits_for_an_idle_graph_sleeps() {
 #[test]
 fn the_end_of_a_driver_with_a_named_thread_ends_every_future() {
     let gate = Gate::default();
-    let inner = gate.clone();
-    let run = move |_: &_, _| {
-        inner.pass();
-        // It does not converge, so the order of its end and of the stop does not matter.
-        Err(Failure::new(ErrorClass::Invalid, "as it is to"))
-    };
-    let driver = start(1, [vertex(VertexSpec::new("a").with_thread("named"), run)]);
+    // It does not converge, so the order of its end and of the stop does not matter.
+    let driver = start(1, [gated(VertexSpec::new("a").with_thread("named"), &gate, failed())]);
     gate.wait_for(1);
     let waiting = driver.converged();
     let waiting = std::thread::spawn(move || smol::block_on(waiting));
@@ -153,12 +142,8 @@ fn the_end_of_a_driver_with_a_named_thread_ends_every_future() {
 #[test]
 fn a_stop_that_waits_blocks_no_other_call() {
     let gate = Gate::default();
-    let inner = gate.clone();
-    let run = move |_: &_, _| {
-        inner.pass();
-        Ok(Verdict::InPlace)
-    };
-    let driver = Arc::new(start(1, [vertex(VertexSpec::new("a"), run)]));
+    let vertex = gated(VertexSpec::new("a"), &gate, Ok(Verdict::InPlace));
+    let driver = Arc::new(start(1, [vertex]));
     gate.wait_for(1);
     let waiting = Arc::clone(&driver);
     let stopping = std::thread::spawn(move || waiting.stop(BOUND));

@@ -41,6 +41,15 @@ pub(crate) fn counted(spec: VertexSpec, count: &Arc<AtomicUsize>) -> Declared {
     })
 }
 
+/// Declares a vertex whose runs end with `end` once they have passed a gate.
+pub(crate) fn gated(spec: VertexSpec, gate: &Gate, end: Result<Verdict, Failure>) -> Declared {
+    let gate = gate.clone();
+    vertex(spec, move |_, _| {
+        gate.pass();
+        end.clone()
+    })
+}
+
 /// Waits until a condition holds, for at most [`BOUND`].
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + BOUND;
