@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redb::{ReadableTable, TableDefinition};
+use trueup_reconcile::Claim;
 
 use crate::Error;
 use crate::error::from_redb;
@@ -11,9 +12,9 @@ use crate::error::from_redb;
 pub(crate) const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
 
 /// The longest name or key, and the longest namespace, boot and source of a ledger, in bytes.
-pub(crate) const MAX_KEY: usize = 65_536;
+pub(crate) const MAX_KEY: usize = Claim::MAX_KEY;
 /// The longest value, in bytes.
-pub(crate) const MAX_VALUE: usize = 16 * 1024 * 1024;
+pub(crate) const MAX_VALUE: usize = Claim::MAX_VALUE;
 
 /// The first byte of a record's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

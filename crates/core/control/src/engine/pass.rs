@@ -353,7 +353,7 @@ impl<B: Backend> Pass<'_, B> {
     }
 }
 
-/// Returns true if the journal and each ledger hold an object's name.
+/// Returns true if the journal and each ledger hold an object's name: their limits are the same.
 fn is_recordable(name: &str) -> bool {
     name.len() <= Claim::MAX_KEY
 }
